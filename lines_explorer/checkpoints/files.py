@@ -1,0 +1,161 @@
+"""Safetensors files: every way a file can be wrong gets one sentence that names it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ExplorerError
+
+if TYPE_CHECKING:
+    import torch
+
+    Tensors = Mapping[str, torch.Tensor]
+else:
+    Tensors = Mapping
+
+LFS_POINTER = b"version https://git-lfs"
+CHUNK = 1 << 20
+
+
+def sha256(path: str | Path) -> str:
+    """Hex sha256 of a file's bytes, read in 1 MiB chunks.
+
+    Raises ExplorerError when ``path`` is missing, a directory or unreadable.
+    """
+    path = _existing(path)
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+    except OSError as fault:
+        raise ExplorerError(f"{path} cannot be read ({fault.strerror}).") from fault
+    return digest.hexdigest()
+
+
+def read_safetensors(path: str | Path, expected_sha256: str | None = None) -> dict[str, torch.Tensor]:
+    """All tensors of a safetensors file, on the CPU, in their stored dtypes.
+
+    Raises ExplorerError, naming the file, when it is missing, a directory, a Git LFS pointer, an HTML page,
+    truncated or damaged, when its sha256 is not ``expected_sha256``, or when a tensor holds NaN or infinity.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = _existing(path)
+    _header(path)
+    if expected_sha256 is not None and (found := sha256(path)) != expected_sha256:
+        raise ExplorerError(
+            f"{path} is damaged or was exchanged: its sha256 is {found[:12]}…, expected {expected_sha256[:12]}…; "
+            "reinstall it or rebuild it with `build-suite`."
+        )
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError) as fault:
+        raise _damaged(path, str(fault)) from fault
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ExplorerError(f"{path}: tensor {name} holds NaN or infinite values; the file cannot be used.")
+    return tensors
+
+
+def metadata(path: str | Path) -> dict[str, str]:
+    """The text metadata in a safetensors header (empty when it has none), without reading a tensor.
+
+    Raises ExplorerError as `read_safetensors` does, except for what only the tensors can show.
+    """
+    return dict(_header(_existing(path)).get("__metadata__", {}))
+
+
+def write_safetensors(path: str | Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> str:
+    """Writes ``tensors`` with ``metadata`` and returns the file's sha256.
+
+    The file is written beside ``path``, synced and renamed: a reader sees the old file or the whole new one.
+    Raises ExplorerError when the folder cannot be written.
+    """
+    from safetensors.torch import save
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    content = save(plain, {str(key): str(value) for key, value in (metadata or {}).items()})
+    path = Path(path)
+    try:
+        with written_beside(path) as beside:
+            beside.write_bytes(content)
+    except OSError as fault:
+        raise ExplorerError(
+            f"{path} cannot be written ({fault.strerror}); choose a folder you may write to."
+        ) from fault
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextlib.contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A temporary path in ``path``'s folder; on success it is synced and renamed to ``path``, otherwise removed.
+
+    Raises OSError when the folder cannot be made or written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    beside = Path(name)
+    try:
+        yield beside
+        with beside.open("rb+") as file:
+            os.fsync(file.fileno())
+        beside.chmod(0o644)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _existing(path: str | Path) -> Path:
+    path = Path(path)
+    if path.is_dir():
+        raise ExplorerError(f"{path} is a directory; a file is needed.")
+    if not path.exists():
+        raise ExplorerError(f"{path} is missing; reinstall it or rebuild it with `build-suite`.")
+    return path
+
+
+def _damaged(path: Path, why: str) -> ExplorerError:
+    return ExplorerError(
+        f"{path} is truncated or damaged and cannot be read as safetensors ({why}); "
+        "reinstall it or rebuild it with `build-suite`."
+    )
+
+
+def _header(path: Path) -> dict:
+    """The JSON header; refuses what is recognisably no safetensors file."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(64)
+            _refuse_other_kinds(path, start)
+            length = int.from_bytes(start[:8], "little")
+            if length > path.stat().st_size - 8:
+                raise _damaged(path, "the header is longer than the file")
+            file.seek(8)
+            header = json.loads(file.read(length))
+    except OSError as fault:
+        raise ExplorerError(f"{path} cannot be read ({fault.strerror}).") from fault
+    except ValueError as fault:
+        raise _damaged(path, "the header is not JSON") from fault
+    if not isinstance(header, dict):
+        raise _damaged(path, "the header is not a JSON object")
+    return header
+
+
+def _refuse_other_kinds(path: Path, start: bytes) -> None:
+    if start.startswith(LFS_POINTER):
+        raise ExplorerError(f"{path} is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`.")
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
+        raise ExplorerError(f"{path} is an HTML page (a failed download?), not a checkpoint; download it again.")
+    if len(start) < 8:
+        raise _damaged(path, "it is shorter than a header")

@@ -1,0 +1,249 @@
+"""The command line: ``python -m lines_explorer VERB``.
+
+``--json`` prints exactly one JSON object on stdout; everything else goes to stderr.  Exit codes: 0 done,
+2 bad input (one clear sentence on stderr), 1 fault (a traceback on stderr), 130 interrupted.  Modules that
+need seconds to import (torch, open_clip, gradio) are imported by the verb that uses them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lines_explorer.errors import ExplorerError
+
+if TYPE_CHECKING:
+    from lines_explorer.commands.report import Report
+    from lines_explorer.engine import Engine
+
+DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+POCKET = "pocket"
+
+app = typer.Typer(
+    name="lines-explorer",
+    help="Merge fine-tuned models with a factor per block, and score what the merged model gains and loses.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Suite = Annotated[str, typer.Option("--suite", help="Name of a suite (see `suites`), or a folder with a suite.yaml.")]
+Tasks = Annotated[str, typer.Option("--tasks", help="Experts to merge, separated by commas; `all` for all of them.")]
+Method = Annotated[str, typer.Option("--method", help="How task vectors are merged: sum, average.")]
+Kind = Annotated[
+    str | None, typer.Option("--schedule", help="Curve over depth: lines, square, root, sigmoid, reversed.")
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option("--alpha", help="Factor of the first block. Default: 1 for one expert, the norm ratio for several."),
+]
+Beta = Annotated[float | None, typer.Option("--beta", help="What the last block's factor adds to alpha. Default: 0.")]
+Scale = Annotated[float | None, typer.Option("--scale", help="One constant factor, instead of alpha and beta.")]
+Factors = Annotated[str | None, typer.Option("--factors", help="One factor per block, separated by commas.")]
+Rest = Annotated[
+    float | None, typer.Option("--rest", help="With --factors: the factor outside the blocks. Default: 1.")
+]
+Rule = Annotated[
+    str, typer.Option("--rule", help="Tensors after the last block: reference (alpha) or depth (alpha+beta).")
+]
+Split = Annotated[str, typer.Option("--split", help="val, test, or a shifted test set of the suite.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def answer(work: Callable[[], Report], as_json: bool) -> None:
+    """Run ``work`` with stdout kept clean for its report, then print the report."""
+    with contextlib.redirect_stdout(sys.stderr):
+        report = work()
+    sys.stdout.write((report.as_json() if as_json else report.text) + "\n")
+
+
+def note(text: str | None) -> None:
+    """A remark for people, on stderr."""
+    if text:
+        print(text, file=sys.stderr)
+
+
+def open_engine(suite: str, device: str) -> Engine:
+    """The engine of a suite on a device."""
+    from lines_explorer.engine import Engine
+    from lines_explorer.suites import open_suite
+
+    return Engine(open_suite(suite), device=device)
+
+
+def readable(names: Sequence[str]) -> Iterator[Engine]:
+    """Engines of the suites that open; a damaged one is told on stderr and does not hide the others."""
+    for name in names:
+        try:
+            yield open_engine(name, "cpu")
+        except ExplorerError as error:
+            note(f"{name} cannot be opened: {error}")
+
+
+@app.command()
+def suites(
+    suite: Annotated[str | None, typer.Option("--suite", help="Only this suite: a name, or a folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the suites that can be opened, with their tasks and stored accuracies."""
+
+    def work() -> Report:
+        from lines_explorer.commands import catalogue
+        from lines_explorer.suites import available
+
+        if suite is not None:
+            return catalogue.suites([open_engine(suite, "cpu")])
+        return catalogue.suites(readable(available()))
+
+    answer(work, as_json)
+
+
+@app.command()
+def evaluate(
+    tasks: Tasks,
+    suite: Suite = POCKET,
+    method: Method = "sum",
+    alpha: Alpha = None,
+    beta: Beta = None,
+    schedule: Kind = None,
+    scale: Scale = None,
+    factors: Factors = None,
+    rest: Rest = None,
+    rule: Rule = "reference",
+    score_on: Annotated[str | None, typer.Option("--score-on", help="Tasks to score. Default: every one.")] = None,
+    split: Split = "val",
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Score one merged model: raw and normalized accuracies with 95 % intervals."""
+
+    def work() -> Report:
+        from lines_explorer.commands import options, scoring
+
+        engine = open_engine(suite, device)
+        asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
+        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule)
+        part = options.parse_split(engine.suite, split)
+        names = options.parse_score_on(engine.suite, score_on, part)
+        note(remark)
+        return scoring.evaluate(engine, recipe, names, part)
+
+    answer(work, as_json)
+
+
+@app.command()
+def curve(
+    target: Annotated[str, typer.Option("--target", help="The expert to edit.")],
+    suite: Suite = POCKET,
+    schedule: Annotated[
+        str, typer.Option("--schedule", help="lines, constant, square, root, sigmoid, reversed.")
+    ] = "lines",
+    points: Annotated[int, typer.Option("--points", help="Points on the line, from gamma = 1 to 0.")] = 11,
+    split: Split = "val",
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Score the single-task trade-off line: alpha = gamma, beta = 1 - gamma."""
+
+    def work() -> Report:
+        from lines_explorer.commands import options, scoring
+
+        engine = open_engine(suite, device)
+        part = options.parse_regular_split(split)
+        return scoring.curve(engine, target, schedule, points, part)
+
+    answer(work, as_json)
+
+
+@app.command()
+def merge(
+    tasks: Tasks,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
+    suite: Suite = POCKET,
+    method: Method = "sum",
+    alpha: Alpha = None,
+    beta: Beta = None,
+    schedule: Kind = None,
+    scale: Scale = None,
+    factors: Factors = None,
+    rest: Rest = None,
+    rule: Rule = "reference",
+    file_format: Annotated[str, typer.Option("--format", help="open_clip.")] = "open_clip",
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is already there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the merged model, the very one that `evaluate` scores, for open_clip."""
+
+    def work() -> Report:
+        from lines_explorer.commands import export, options
+
+        export.check_format(file_format)
+        export.check_folder(out, force)
+        engine = open_engine(suite, "cpu")
+        asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
+        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule)
+        note(remark)
+        return export.merge(engine, recipe, out, force)
+
+    answer(work, as_json)
+
+
+@app.command()
+def serve(
+    suite: Suite = POCKET,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for a free one.")] = 7860,
+    device: Device = "auto",
+) -> None:
+    """Open the page, as `python app.py` does."""
+    from lines_explorer.ui import serve as serve_page
+
+    serve_page(suite=suite, host=host, port=port, device=device)
+
+
+@app.command(
+    name="build-suite",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def build_suite(context: typer.Context) -> None:
+    """Train a suite: data, base, experts, results, all, or your own folders of labelled images."""
+    try:
+        from lines_explorer.training import build
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("lines_explorer"):
+            raise
+        raise ExplorerError(f"build-suite needs {error.name}: pip install -r requirements-dev.txt.") from error
+    raise typer.Exit(build.main(list(context.args)) or DONE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code; ``arguments`` default to those of the process."""
+    try:
+        code = app(args=arguments, standalone_mode=False) or DONE  # typer turns Ctrl-C into 130
+        note("interrupted" if code == INTERRUPTED else None)
+        return code
+    except ExplorerError as error:
+        note(f"error: {error}")
+        return BAD_INPUT
+    except typer.TyperException as error:
+        note(f"error: {error.format_message().rstrip('.')}. See --help.")
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        note("interrupted")
+        return INTERRUPTED
+    except Exception:
+        traceback.print_exc()
+        return FAULT
+
+
+def run() -> None:
+    """Entry point of ``python -m lines_explorer`` and of the installed script."""
+    sys.exit(main())

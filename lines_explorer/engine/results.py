@@ -1,0 +1,99 @@
+"""What an evaluation is: counts of right answers, and what they mean against base and experts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..analysis import Accuracy, Mean
+from ..checkpoints.files import written_beside
+from ..recipe import Recipe
+
+PRECISION = "float32"
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """``correct`` right answers among the ``n`` images looked at so far, of ``total`` in the split."""
+
+    task: str
+    split: str
+    correct: int
+    n: int
+    total: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole split was looked at."""
+        return self.n == self.total
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """Accuracy with its interval; ``n`` must be above 0."""
+        return Accuracy(self.correct, self.n)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One merged model's scores on one split, by task.
+
+    ``seconds`` is the device time spent on it (when stored: when it was evaluated; nan if not known); ``source`` is
+    "stored" or "evaluated".  While ``complete`` is False some scores' ``n`` is below their ``total`` or 0.
+    """
+
+    recipe: Recipe
+    split: str
+    scores: Mapping[str, TaskScore] = field(hash=False)
+    seconds: float
+    complete: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    """One task's accuracy, its 95 % interval (0…1), and accuracy / ``denominator``.
+
+    ``reference`` says which accuracy the denominator is: "expert" (target tasks) or "zero-shot" (control tasks).
+    """
+
+    task: str
+    role: str
+    accuracy: float
+    low: float
+    high: float
+    correct: int
+    n: int
+    normalized: float
+    denominator: float
+    reference: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means over target and over control tasks, raw and normalized, and every task.
+
+    A mean is None, and its normalized one nan, when no such task is scored.
+    """
+
+    target: Mean | None
+    control: Mean | None
+    target_normalized: float
+    control_normalized: float
+    tasks: Mapping[str, TaskSummary] = field(hash=False)
+
+
+def write_results(path: str | Path, suite_hash: str, split: str, evaluations: Iterable[Evaluation]) -> int:
+    """Writes complete evaluations as a results file that `Store.seed` reads; returns the number of rows."""
+    rows = [
+        {"recipe": evaluation.recipe.as_dict(), "task": score.task, "correct": score.correct, "n": score.n}
+        for evaluation in evaluations
+        for score in evaluation.scores.values()
+        if score.complete
+    ]
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
+    head = json.dumps({"suite_hash": suite_hash, "split": split, "precision": PRECISION})
+    with written_beside(Path(path)) as beside:
+        beside.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    return len(rows)

@@ -1,0 +1,291 @@
+"""Results → Plotly figures, as plain dicts. Pure functions: the same numbers give the same picture.
+
+A figure holds what stays while the sliders move. "You are here" is drawn over it by the page, as layout shapes, from
+numbers alone; ``meta`` tells the page which axes carry the figure's two quantities. Accuracies are drawn in percent.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lines_explorer.ui import style
+from lines_explorer.ui.view import CONSTANT, EDIT, LINES
+
+Figure = dict[str, Any]
+NAMES = {LINES: "LiNeS", CONSTANT: "constant λ"}
+HOVER = (
+    "<b>%{meta}</b> · %{customdata[0]}<br>target %{y:.1f} % (%{customdata[1]} of %{customdata[3]})"
+    "<br>control %{x:.1f} % (%{customdata[2]} of %{customdata[4]})<extra></extra>"
+)
+
+
+def percent(share: float | None) -> float | None:
+    """A share in percent."""
+    return None if share is None else 100 * share
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis in the page's colours."""
+    title_font = {"size": 13, "color": style.INK}
+    look = {"gridcolor": style.GRID, "zeroline": False, "ticks": "", "linecolor": style.GRID, "showline": False}
+    tick_font = {"color": style.MUTED, "size": 12}
+    return look | {"title": {"text": title, "font": title_font, "standoff": 8}, "tickfont": tick_font} | more
+
+
+def layout(height: int, **more: Any) -> dict[str, Any]:
+    """What all figures share."""
+    base = {
+        "height": height,
+        "margin": {"l": 58, "r": 14, "t": 10, "b": 60},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "@font", "size": 13, "color": style.INK},
+        "hoverlabel": {"bgcolor": style.PAPER, "bordercolor": style.GRID, "font": {"color": style.INK}},
+        "showlegend": False,
+        "uirevision": "kept",
+        "shapes": [],
+        "annotations": [],
+    }
+    return base | more
+
+
+def guide(level: float, across: bool, role: str) -> dict[str, Any]:
+    """A dashed line over the whole figure: across at a height, or up at a position."""
+    ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": level, "y1": level}
+    if not across:
+        ends = {"yref": "paper", "y0": 0, "y1": 1, "x0": level, "x1": level}
+    line = {"color": style.ROLES[role], "width": 1.2, "dash": "dash"}
+    return {"type": "line", "layer": "below", "line": line, "opacity": 0.8} | ends
+
+
+def note(text: str, **where: Any) -> dict[str, Any]:
+    """A small label without an arrow."""
+    return {"text": text, "showarrow": False, "font": {"size": 12, "color": style.MUTED}} | where
+
+
+def control_of(point: Mapping[str, Any]) -> float | None:
+    """The plane's horizontal quantity: control accuracy, or the weakest task's share where no task is left out."""
+    if point["control"]:
+        return percent(point["control"]["value"])
+    return percent(point["weakest"]["normalized"]) if point["weakest"] else None
+
+
+def plane(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
+    """The trade-off plane: control across, target up; both lines, base, expert and the no-trade-off guides."""
+    traces = [_line(family, kind) for kind in (CONSTANT, LINES) if family[kind]]
+    marks = [(role, family[role]) for role in ("base", "expert") if family[role]]
+    traces += [_mark(role, point, family) for role, point in marks]
+    ceiling, base = family["ceiling"], family["base"]
+    shapes, labels = [], []
+    if ceiling:
+        level = percent(ceiling["value"])
+        shapes.append(guide(level, True, "expert"))
+        name = "expert’s target" if family["mode"] == EDIT else "mean of the experts"
+        labels.append(note(name, xref="paper", x=0, xanchor="left", y=level, yanchor="bottom"))
+    if base and base["control"]:
+        shapes.append(guide(control_of(base), False, "base"))
+        level = control_of(base)
+        labels.append(note("base’s control", yref="paper", y=0, yanchor="bottom", x=level, xanchor="right"))
+    seen = [*family[LINES], *family[CONSTANT], *(point for _, point in marks)]
+    across = _range([control_of(point) for point in seen])
+    up = _range([*(percent(p["target"][end]) for p in seen for end in ("low", "high")), *_ends(ceiling)])
+    look = layout(400, shapes=shapes, annotations=labels, hovermode="closest", dragmode=False, clickanywhere=True)
+    look |= {"xaxis": axis(control_title(family), range=across), "yaxis": axis(target_title(family, titles), range=up)}
+    return {"data": traces, "layout": look}
+
+
+def target_title(family: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+    """The title of the target axis, with n."""
+    targets, count = family["targets"], _count(family, "target")
+    what = titles[targets[0]] if len(targets) == 1 else f"mean of {len(targets)} merged tasks"
+    return f"<b>Target</b>: {what}, %{_small(family['split'] + count)}"
+
+
+def control_title(family: Mapping[str, Any]) -> str:
+    """The title of the control axis, with n."""
+    others = len(family["controls"])
+    if not others:
+        return f"<b>Weakest task</b>: % of its expert{_small('no task is left out as control')}"
+    which = "the other task" if others == 1 else f"mean of {others} other tasks"
+    return f"<b>Control</b>: {which}, %{_small(family['split'] + _count(family, 'control'))}"
+
+
+def curve(family: Mapping[str, Any], kind: str) -> Figure:
+    """Target and control along one line, against its knob, with bands; the other line thin for comparison."""
+    colour = style.ROLES[kind]
+    traces: list[dict[str, Any]] = []
+    points = sorted(family[kind], key=lambda point: point["knob"])
+    for which, dash in (("target", "solid"), ("control", "dash")):
+        stats = [(p["knob"], p[which]) for p in points if p[which]]
+        if stats:
+            traces += _band(stats, colour) + [_knob_line(stats, which, kind, dash)]
+    guides, labels = [], []
+    base = family["base"]
+    for which, role, level in (("target", "expert", family["ceiling"]), ("control", "base", base and base["control"])):
+        if level:
+            guides.append(guide(percent(level["value"]), True, role))
+            name = {"target": "expert’s target", "control": "base’s control"}[which]
+            labels.append(note(name, xref="paper", x=1, xanchor="right", y=percent(level["value"]), yanchor="bottom"))
+    knob = "λ" if kind == CONSTANT else ("γ" if family["mode"] == EDIT else "β")
+    top = max([1.0, *(point["knob"] for point in points)])
+    look = layout(400, shapes=guides, annotations=labels, hovermode="x unified")
+    subtitle = _small(f"95 % bands · {family['split']}")
+    look |= {"xaxis": axis(f"<b>{knob}</b>{subtitle}", range=[-0.03, top + 0.03]), "yaxis": axis("Accuracy, %")}
+    if not points:
+        look["annotations"] = labels + [note("not evaluated yet", xref="paper", yref="paper", x=0.5, y=0.5)]
+        look["yaxis"]["range"] = [0, 100]
+    return {"data": traces, "layout": look}
+
+
+def tasks(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
+    """Per task: base and expert as bars with intervals; the current model is drawn over them by the page."""
+    names = [*family["targets"], *family["controls"]]
+    own = family["mode"] == EDIT and family["expert"]
+    experts = family["expert"]["tasks"] if own else family["experts"]
+    traces = []
+    for role, values in (("expert", experts), ("base", family["base"]["tasks"] if family["base"] else {})):
+        if values:
+            traces.append(_bars(role, [titles[name] for name in names], [values[name] for name in names]))
+    ticks = [f"<b>{titles[name]}</b>" if name in family["targets"] else titles[name] for name in names]
+    places = [titles[name] for name in names]
+    up = axis("", autorange="reversed", tickvals=places, ticktext=ticks, type="category", automargin=True)
+    up["tickfont"] = {"size": 13, "color": style.INK}
+    up["showgrid"] = False
+    across = axis(f"Accuracy, %{_small(family['split'] + ' · bold: target')}", range=[0, 101])
+    look = layout(80 + 36 * len(names), barmode="group", bargap=0.3, bargroupgap=0, hovermode="closest")
+    return {"data": traces, "layout": look | {"xaxis": across, "yaxis": up}, "meta": {"order": names}}
+
+
+def depth(blocks: int) -> Figure:
+    """λ per block; the page fills in the factors and their colour."""
+    bars = {"type": "bar", "x": list(range(1, blocks + 1)), "y": [0] * blocks, "marker": {"color": "@lines"}}
+    bars |= {"hovertemplate": "block %{x}: λ = %{y:.3f}<extra></extra>"}
+    look = layout(300, shapes=[guide(1.0, True, "expert")], bargap=0.25)
+    up = axis("<b>λ</b>", range=[0, 1.15], zeroline=True, zerolinecolor=style.MUTED)
+    look["annotations"] = [note("whole update", xref="paper", x=0, xanchor="left", y=1, yanchor="bottom")]
+    look |= {"xaxis": axis("block, from input to output", dtick=1, tickangle=0), "yaxis": up}
+    return {"data": [bars], "layout": look}
+
+
+def all_figures(family: Mapping[str, Any], titles: Mapping[str, str], blocks: int) -> dict[str, Figure]:
+    """Every figure of a family, by panel; the slider's figure once per schedule."""
+    curves = {f"curve_{kind}": curve(family, kind) for kind in (LINES, CONSTANT)}
+    return {"plane": plane(family, titles), "tasks": tasks(family, titles), "depth": depth(blocks)} | curves
+
+
+def _line(family: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    points = sorted(family[kind], key=lambda point: point["knob"])
+    custom = [_custom(_setting(kind, point), point, family) for point in points]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [control_of(point) for point in points],
+        "y": [percent(point["target"]["value"]) for point in points],
+        "customdata": custom,
+        "meta": NAMES[kind],
+        "line": {"color": style.ROLES[kind], "width": 2.5, "dash": "solid" if kind == LINES else "dot"},
+        "marker": {"color": style.ROLES[kind], "size": 7, "symbol": style.SYMBOLS[kind]},
+        "hovertemplate": HOVER,
+    }
+
+
+def _mark(role: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> dict[str, Any]:
+    x, y = control_of(point), percent(point["target"]["value"])
+    colour, mark = style.ROLES[role], {"size": 16 if role == "expert" else 13, "symbol": style.SYMBOLS[role]}
+    trace = {"type": "scatter", "mode": "markers+text", "x": [x], "y": [y], "meta": role, "hovertemplate": HOVER}
+    trace |= {"text": [role], "textposition": "bottom center", "textfont": {"color": colour, "size": 13}}
+    trace |= {"marker": mark | {"color": colour}, "error_y": _error(point["target"], colour)}
+    if point["control"]:
+        trace["error_x"] = _error(point["control"], colour)
+    return trace | {"customdata": [_custom("unedited", point, family)], "cliponaxis": False}
+
+
+def _bars(role: str, places: list[str], values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    hover = f"%{{y}}: {role} %{{x:.1f}} % (n = %{{customdata}})<extra></extra>"
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "x": [percent(value["value"]) for value in values],
+        "y": places,
+        "customdata": [value["n"] for value in values],
+        "meta": role,
+        "marker": {"color": style.ROLES[role], "opacity": 0.75},
+        "error_x": _errors(values, style.MUTED),
+        "hovertemplate": hover,
+    }
+
+
+def _band(stats: Sequence[tuple[float, Mapping[str, Any]]], colour: str) -> list[dict[str, Any]]:
+    """The 95 % interval as one closed outline."""
+    knobs = [knob for knob, _ in stats]
+    edge = [percent(stat["high"]) for _, stat in stats] + [percent(stat["low"]) for _, stat in reversed(stats)]
+    fill = {"fill": "toself", "fillcolor": style.translucent(colour, 0.16), "line": {"width": 0}}
+    return [{"type": "scatter", "mode": "lines", "x": knobs + knobs[::-1], "y": edge, "hoverinfo": "skip"} | fill]
+
+
+def _knob_line(stats: Sequence, which: str, kind: str, dash: str) -> dict[str, Any]:
+    """Target or control along one line."""
+    mark = {"color": style.ROLES[kind], "size": 6, "symbol": style.SYMBOLS[kind]}
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": [knob for knob, _ in stats],
+        "y": [percent(stat["value"]) for _, stat in stats],
+        "customdata": [_share(stat["normalized"]) for _, stat in stats],
+        "name": which,
+        "line": {"color": style.ROLES[kind], "width": 2.5, "dash": dash},
+        "marker": mark,
+        "hovertemplate": f"{which} %{{y:.1f}} % (normalized %{{customdata}})<extra></extra>",
+    }
+
+
+def _setting(kind: str, point: Mapping[str, Any]) -> str:
+    if kind == CONSTANT:
+        return f"λ = {point['alpha']:.3g}"
+    return f"α = {point['alpha']:.3g}, β = {point['beta']:.3g}"
+
+
+def _custom(setting: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]:
+    """What the hover adds: the setting, both normalized accuracies, and what each was divided by."""
+    control = point["control"]["normalized"] if point["control"] else None
+    edit = family["mode"] == EDIT
+    by = "its expert’s" if edit else "the experts’"
+    return [setting, _share(point["target"]["normalized"]), _share(control), by, "the base’s" if control else "–"]
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def _error(stat: Mapping[str, Any], colour: str) -> dict[str, Any]:
+    return _errors([stat], colour)
+
+
+def _errors(stats: Sequence[Mapping[str, Any]], colour: str) -> dict[str, Any]:
+    """Asymmetric 95 % whiskers."""
+    above = [percent(stat["high"] - stat["value"]) for stat in stats]
+    below = [percent(stat["value"] - stat["low"]) for stat in stats]
+    look = {"color": colour, "thickness": 1.3, "width": 3}
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below} | look
+
+
+def _ends(stat: Mapping[str, Any] | None) -> list[float | None]:
+    return [] if not stat else [percent(stat["low"]), percent(stat["high"])]
+
+
+def _range(values: Sequence[float | None], room: float = 0.06) -> list[float]:
+    """From the smallest to the largest value with some room; the whole scale while nothing is known."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return [0, 100]
+    low, high = min(known), max(known)
+    pad = max(1.5, room * (high - low))
+    return [low - pad, high + pad]
+
+
+def _count(family: Mapping[str, Any], which: str) -> str:
+    base = family["base"]
+    return f", n = {base[which]['n']:,}" if base and base[which] else ""
+
+
+def _small(text: str) -> str:
+    return f"<br><span style='font-size:12px;color:{style.MUTED}'>{text}</span>"

@@ -1,0 +1,138 @@
+"""Every text of the page, in plain English. Sentences are written from the current numbers, never by hand."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lines_explorer.ui.view import CONSTANT, EDIT, View
+
+TITLE = "LiNeS Explorer"
+LEDE = (
+    "An expert is a model fine-tuned for one task; it forgets the others. LiNeS scales its update by depth: little in "
+    "the first blocks, much in the last. Move the sliders and see what is kept and what is won back."
+)
+MODES = {"edit": "Edit one model", "many": "Merge many"}
+SCHEDULES = {"lines": "LiNeS: grows with depth", "constant": "Constant λ: the same everywhere"}
+LABELS = {
+    "mode": ("What to do", None),
+    "target": ("Target: whose expert to edit", None),
+    "schedule": ("Scaling over depth", None),
+    "gamma": ("γ — one knob: α = γ, β = 1 − γ", "1 is the expert; towards 0 the first blocks return to the base."),
+    "alpha": ("α — first block", "Share of the update that the first block keeps."),
+    "beta": ("β — growth with depth", "The last block keeps α + β."),
+    "scale": ("λ — every block", "0 is the base, 1 the whole update."),
+    "tasks": ("Tasks to merge", "The tasks left out are the control."),
+    "method": ("Method", None),
+    "norms": ("α from the norms", "The paper's rule: the ratio of the task vectors' norms."),
+    "alpha_many": ("α — first block", "Share of the merged update that the first block keeps."),
+    "beta_many": ("β — growth with depth", "The last block keeps α + β."),
+    "scale_many": ("λ — every block", "Task arithmetic's one coefficient."),
+}
+PANELS = {
+    "plane": ("Trade-off", "Trade-off plane: control accuracy across, target accuracy up"),
+    "curve": ("Accuracy against the slider", "Target and control accuracy against the slider, with 95 % bands"),
+    "tasks": ("Every task", "Accuracy per task of the base, the expert and the current model, with 95 % intervals"),
+    "depth": ("λ over depth", "Factor of the update in each block"),
+}
+HINTS = {
+    "plane": "Up and right is better. Click anywhere to take the nearest setting of a line.",
+    "curve": "Solid: target. Dashed: control. Bands: 95 % intervals.",
+    "tasks": "Bars: base and expert. Ring: the current model.",
+    "depth": "How much of the update each block keeps.",
+}
+SPLIT_NOTE = (
+    "All accuracies are on validation pictures. A setting chosen by looking at test pictures would be tuned on them, "
+    "so the test split is scored only for a point that you have settled on."
+)
+BUTTONS = {
+    "test": "Show test for this point",
+    "line": "Evaluate the missing points of both lines",
+    "copy": "Copy",
+    "link": "Copy link",
+}
+KEY = {
+    "base": "base",
+    "expert": "expert",
+    "lines": "LiNeS",
+    "constant": "constant λ",
+    "solid": "current, evaluated",
+    "hollow": "current, interpolated",
+}
+FAULT = "Something failed while answering; the terminal that runs the page has the details."
+PHRASES = {
+    "evaluating": "Evaluating {setting} …",
+    "pictures": "{done} of {total} pictures",
+    "offline": "The server does not answer. The page tries again by itself.",
+    "copied": "Copied",
+    "interpolated": "Interpolated between evaluated points; the exact result follows.",
+    "evaluated": "Evaluated on every validation picture.",
+    "partial": "Evaluated so far; the interval shrinks as pictures come in.",
+    "unknown": "Not evaluated yet.",
+    "tick": "Tick at least one task to merge.",
+    "number": "Type a number within the slider's range.",
+    "missing": "{missing} points of the two lines are not evaluated yet.",
+    "outside": "outside the blocks: {outside}",
+}
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """``0.4867`` → ``48.7 %``."""
+    return "–" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def setting(view: View, alpha: float) -> str:
+    """``LiNeS at α = 0.3, β = 0.7`` or ``A constant λ = 0.5``."""
+    if view.schedule == CONSTANT:
+        return f"A constant λ = {view.scale:g}"
+    return f"LiNeS at α = {alpha:.3g}, β = {view.beta:.3g}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def recovered(current: float, expert: float, base: float) -> float | None:
+    """Which share of the control accuracy that the expert lost is back; None when it lost less than half a point."""
+    return (current - expert) / (base - expert) if base - expert >= 0.005 else None
+
+
+def sentence(view: View, alpha: float, point: Mapping[str, Any], family: Mapping[str, Any], titles: Mapping) -> str:
+    """One sentence or two on what the current model keeps and what it costs."""
+    say = _edit_sentence if view.mode == EDIT else _many_sentence
+    return say(setting(view, alpha), view, point, family, titles)
+
+
+def _edit_sentence(what: str, view: View, point: Mapping, family: Mapping, titles: Mapping) -> str:
+    kept = f"{what} keeps {percent(point['target']['normalized'], 0)} of the expert's accuracy on {titles[view.target]}"
+    control, base, expert = point["control"], family["base"], family["expert"]
+    if not (control and base and expert):
+        return f"{kept}."
+    others = f"the {len(family['controls'])} other tasks"
+    numbers = f"({percent(control['value'])}; expert {percent(expert['control']['value'])}, "
+    numbers += f"base {percent(base['control']['value'])})"
+    back = recovered(control["value"], expert["control"]["value"], base["control"]["value"])
+    if back is None:
+        return f"{kept}. The expert forgot nothing measurable on {others} {numbers}."
+    if back < -0.005:
+        return f"{kept}, but forgets more of {others} than the unedited expert {numbers}."
+    if back > 1.005:
+        return f"{kept} and is better than the base on {others} {numbers}."
+    if back < 0.005:
+        return f"{kept} and wins back nothing of what it forgot on {others} {numbers}."
+    return f"{kept} and wins back {percent(back, 0)} of what it forgot on {others} {numbers}."
+
+
+def _many_sentence(what: str, view: View, point: Mapping, family: Mapping, titles: Mapping) -> str:
+    number = len(view.tasks)
+    who = titles[view.tasks[0]] if number == 1 else f"{number} experts"
+    reached = percent(point["target"]["normalized"], 0)
+    text = f"{what} on the {view.method} of {who} gives one model with {reached} of the experts' accuracy"
+    text += " on average" if number > 1 else ""
+    if base := family["base"]:
+        text += f"; the base alone has {percent(base['target']['normalized'], 0)}"
+    if weakest := point["weakest"] if number > 1 else None:
+        text += f". It serves {titles[weakest['task']]} worst ({percent(weakest['normalized'], 0)})"
+    if point["control"] and base:
+        text += f". On the {len(family['controls'])} tasks left out it has {percent(point['control']['value'])}, "
+        text += f"the base {percent(base['control']['value'])}"
+    return f"{text}."

@@ -1,0 +1,46 @@
+"""Shared fixtures: a cache folder of the tests' own, and the tiny suite."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test reads or writes the user's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LINES_EXPLORER_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder for this test alone, and no notice given yet."""
+    from lines_explorer.suites import cache
+
+    monkeypatch.setenv("LINES_EXPLORER_CACHE", str(tmp_path / "fresh-cache"))
+    monkeypatch.setattr(cache, "_noticed", set())
+    return tmp_path / "fresh-cache"
+
+
+@pytest.fixture(scope="session")
+def tiny_suite_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny suite named ``tiny``, experts stored as deltas. Shared: copy it before changing anything."""
+    from tiny import write_tiny_suite
+
+    return write_tiny_suite(tmp_path_factory.mktemp("suites") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def full_suite_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with experts stored as full weights."""
+    from tiny import write_tiny_suite
+
+    return write_tiny_suite(tmp_path_factory.mktemp("full") / "tiny", full_weights=True)
