@@ -134,6 +134,7 @@ def test_half_precision_is_computed_in_float32(dtype):
 def test_a_step_smaller_than_half_precision_is_rounded_once():
     base = {"w": tensor([2048.0], dtype=torch.float16)}
     assert apply(base, {"w": tensor([3.0])}, {"w": 0.5})["w"].item() == 2050.0  # 2049.5; steps of 2 near 2048
+    assert apply(base, {"w": tensor([-2049.0])}, {"w": 1.0})["w"].item() == -1.0  # 2049 itself has no half
 
 
 @given(st.permutations(range(4)), st.sampled_from(["sum", "average"]))
@@ -165,9 +166,8 @@ def test_norm_ratio_of_a_plain_sum_is_exactly_one_over_t(number, dtype):
 
 
 def test_norms_are_accumulated_wider_than_float32():
-    taus = [{"w": torch.full((3,), 2.0**-24), "v": tensor([1.0])}]
-    exact = 1 + 3 * 2.0**-24
-    assert norm_ratio(taus, {"w": torch.zeros(3), "v": tensor([1.0])}) == exact
+    taus = [{"w": tensor([1.0, 2.0**-24, 2.0**-24, 2.0**-24])}]
+    assert norm_ratio(taus, {"w": tensor([1.0, 0.0, 0.0, 0.0])}) == 1 + 3 * 2.0**-24
 
 
 def test_rows_of_the_method_table():

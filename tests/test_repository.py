@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,12 @@ def python_files() -> list[Path]:
     return [name for name in files() if name.suffix == ".py"]
 
 
+@cache
+def nodes(name: Path) -> tuple[ast.AST, ...]:
+    """Every node of a Python file's syntax tree."""
+    return tuple(ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))))
+
+
 def command_lines() -> list[str]:
     """The lines of the README's shell blocks."""
     return re.findall(r"```sh\n(.+?)\n```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -56,7 +63,7 @@ def imported(folder: str) -> set[str]:
     modules = set()
     for name in python_files():
         if name.is_relative_to(folder):
-            for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+            for node in nodes(name):
                 if isinstance(node, ast.Import):
                     modules |= {alias.name.split(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -81,7 +88,7 @@ def test_files_stay_short() -> None:
 def test_functions_stay_short() -> None:
     long = {}
     for name in python_files():
-        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+        for node in nodes(name):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = node.end_lineno - node.lineno + 1
                 if length > LONGEST_FUNCTION:
@@ -136,15 +143,22 @@ def test_layers_import_one_way(module: str, allowed: str) -> None:
 
 
 def test_requirements_are_what_is_imported() -> None:
-    """Every package the app imports is required, and nothing is required that it does not import."""
-    names = {"PIL": "pillow", "yaml": "pyyaml", "open_clip": "open_clip_torch"}
-    training = imported("lines_explorer/training")
-    every = {names.get(module, module) for module in imported("lines_explorer") | imported("app.py")}
-    core = requirements("requirements.txt")
-    assert core - every <= {"torchvision", "datasets"}, "required but never imported"
-    packages = {"datasets", "gradio", "numpy", "plotly", "pyarrow", "safetensors", "torch", "tqdm", "typer", "pandas"}
-    assert every & (packages | set(names.values())) <= core
-    assert {"fontTools", "resvg_py", "sklearn"} & every <= training, "training's own packages stay in training"
+    """Every package the app imports is required, and nothing is required that nobody imports."""
+    names = {"PIL": "pillow", "yaml": "pyyaml", "open_clip": "open_clip_torch", "fontTools": "fonttools"}
+    names |= {"sklearn": "scikit_learn"}
+    core, dev = requirements("requirements.txt"), requirements("requirements-dev.txt")
+
+    def third_party(*folders: str) -> set[str]:
+        modules = set().union(*map(imported, folders)) - set(sys.stdlib_module_names)
+        return {names.get(module, module) for module in modules} - {"lines_explorer", "tests"}
+
+    parts = [f"lines_explorer/{path.name}" for path in (ROOT / "lines_explorer").iterdir() if path.name != "training"]
+    app = third_party("app.py", *parts)
+    assert core - app == {"torchvision"}, "torchvision is named so that it is resolved together with torch"
+    assert app <= core
+    assert third_party("lines_explorer/training") <= core | dev
+    assert third_party("tests") - {"tiny", "timm"} <= core | dev, "timm comes with open_clip"
+    assert dev <= third_party("tests", "lines_explorer/training") | {"ruff", "hypothesis", "playwright"}
 
 
 def test_project_metadata_agree() -> None:

@@ -49,7 +49,7 @@ def sum_task_vectors(task_vectors: Sequence[Tensors]) -> dict[str, Tensor]:
     total = {key: torch.zeros_like(tensor, dtype=torch.float32) for key, tensor in first.items()}
     for tau in task_vectors:
         for key, tensor in tau.items():
-            total[key] += tensor.float()
+            total[key] += tensor
     return total
 
 

@@ -26,8 +26,8 @@ def cached_images(task: Task, split: str, size: int, digest: str, check: bool) -
     """The split's images uint8 (n, 3, size, size) and labels int64 (n,), in the file's order.
 
     ``digest`` is the parquet's sha256 and, with the class names, names the cache files; ``check`` says that it was
-    only promised (by the manifest) and must be verified before decoding.  Raises ExplorerError for a missing or damaged parquet; an
-    unusable cache folder is noticed once and the arrays then live in memory.
+    only promised (by the manifest) and must be verified before decoding.  Raises ExplorerError for a missing or
+    damaged parquet; an unusable cache folder is noticed once and the arrays then live in memory.
     """
     classes = hashlib.sha256("\0".join(task.classes).encode()).hexdigest()
     stem = cache_folder() / "images" / f"{digest[:32]}-{classes[:8]}-{size}"

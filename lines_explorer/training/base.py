@@ -46,7 +46,7 @@ CONFIG = {
 class Plan:
     """How long and how to pre-train. ``share``: pictures of a batch per captioned group; the rest is two domains."""
 
-    steps: int = 6000
+    steps: int = 4500
     batch: int = 256
     icons: int = 104
     glyphs: int = 32
@@ -54,7 +54,7 @@ class Plan:
     warmup: int = 200
     decay: float = 0.05
     negatives: int = 2048
-    synonym: float = 0.95
+    synonym: float = 0.9
     names_weight: float = 0.3
     muon: bool = True
     seed: int = 0

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import yaml
 
 from lines_explorer.checkpoints import metadata, read_safetensors, sha256
 from lines_explorer.engine import Engine
@@ -110,8 +111,8 @@ def image_tower(folder: Path) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]
     from lines_explorer.suites.model import create_model
 
     stored = read_safetensors(folder / "base.safetensors")
-    architecture = base.ARCHITECTURE
-    visual = create_model(architecture, folder / "model.json", stored).visual.requires_grad_(True)
+    described = yaml.safe_load((folder / "suite.yaml").read_text(encoding="utf-8"))["base"]
+    visual = create_model(described["architecture"], folder / "model.json", stored).visual.requires_grad_(True)
     return visual, {key: tensor.clone() for key, tensor in visual.state_dict().items()}
 
 

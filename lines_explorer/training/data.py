@@ -76,7 +76,7 @@ def write_parquet(data: TaskData, split: str, path: Path) -> int:
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    datasets.Dataset.from_dict(columns, features=features).to_parquet(partial, compression="zstd")
+    datasets.Dataset.from_dict(columns, features=features).to_parquet(partial)
     partial.rename(path)
     return len(chosen)
 

@@ -61,7 +61,8 @@ ORDINARY = frozenset(
     pocket prism start voice audio shift connect flood storm flare perspective socket dock progress spotlight matrix
     flow fold belt thermostat dome drizzle gravity sail hive meter spectrum atlas toll greenhouse rake bean lens
     billboard boots lever racket arch channel horizon treehouse spaceship valve shortcut auction maps periscope beam
-    brave boost buffer composer element discover harbor helm infinity iris katana leaflet less abstract aqua arc""".split()
+    brave boost buffer composer element discover harbor helm infinity iris katana leaflet less abstract aqua
+    arc""".split()
 )
 """Everyday words that are also names of products."""
 

@@ -12,6 +12,7 @@ from lines_explorer.ui.view import CONSTANT, EDIT, LINES
 
 Figure = dict[str, Any]
 NAMES = {LINES: "LiNeS", CONSTANT: "constant λ"}
+GUIDES = {"target": ("expert’s target", 0, "left"), "control": ("base’s control", 1, "right")}
 HOVER = (
     "<b>%{meta}</b> · %{customdata[0]}<br>target %{y:.1f} % (%{customdata[1]} of %{customdata[3]})"
     "<br>control %{x:.1f} % (%{customdata[2]} of %{customdata[4]})<extra></extra>"
@@ -35,7 +36,7 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
     """What all figures share."""
     base = {
         "height": height,
-        "margin": {"l": 58, "r": 14, "t": 10, "b": 60},
+        "margin": {"l": 58, "r": 14, "t": 22, "b": 60},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "@font", "size": 13, "color": style.INK},
@@ -80,11 +81,11 @@ def plane(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
         level = percent(ceiling["value"])
         shapes.append(guide(level, True, "expert"))
         name = "expert’s target" if family["mode"] == EDIT else "mean of the experts"
-        labels.append(note(name, xref="paper", x=0, xanchor="left", y=level, yanchor="bottom"))
+        labels.append(note(name, xref="paper", x=1, xanchor="right", y=level, yanchor="bottom"))
     if base and base["control"]:
         shapes.append(guide(control_of(base), False, "base"))
         level = control_of(base)
-        labels.append(note("base’s control", yref="paper", y=0, yanchor="bottom", x=level, xanchor="right"))
+        labels.append(note("base’s control", yref="paper", y=1, yanchor="bottom", x=level, xanchor="right"))
     seen = [*family[LINES], *family[CONSTANT], *(point for _, point in marks)]
     across = _range([control_of(point) for point in seen])
     up = _range([*(percent(p["target"][end]) for p in seen for end in ("low", "high")), *_ends(ceiling)])
@@ -123,8 +124,9 @@ def curve(family: Mapping[str, Any], kind: str) -> Figure:
     for which, role, level in (("target", "expert", family["ceiling"]), ("control", "base", base and base["control"])):
         if level:
             guides.append(guide(percent(level["value"]), True, role))
-            name = {"target": "expert’s target", "control": "base’s control"}[which]
-            labels.append(note(name, xref="paper", x=1, xanchor="right", y=percent(level["value"]), yanchor="bottom"))
+            name, place, side = GUIDES[which]
+            height = percent(level["value"])
+            labels.append(note(name, xref="paper", x=place, xanchor=side, y=height, yanchor="bottom"))
     knob = "λ" if kind == CONSTANT else ("γ" if family["mode"] == EDIT else "β")
     top = max([1.0, *(point["knob"] for point in points)])
     look = layout(400, shapes=guides, annotations=labels, hovermode="x unified")
@@ -150,16 +152,16 @@ def tasks(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
     up = axis("", autorange="reversed", tickvals=places, ticktext=ticks, type="category", automargin=True)
     up["tickfont"] = {"size": 13, "color": style.INK}
     up["showgrid"] = False
-    across = axis(f"Accuracy, %{_small(family['split'] + ' · bold: target')}", range=[0, 101])
+    across = axis(f"Accuracy, %{_small(family['split'] + ' · bold: target')}", range=[0, 101], dtick=25)
     look = layout(80 + 36 * len(names), barmode="group", bargap=0.3, bargroupgap=0, hovermode="closest")
     return {"data": traces, "layout": look | {"xaxis": across, "yaxis": up}, "meta": {"order": names}}
 
 
-def depth(blocks: int) -> Figure:
+def depth(blocks: int, height: int = 300) -> Figure:
     """λ per block; the page fills in the factors and their colour."""
     bars = {"type": "bar", "x": list(range(1, blocks + 1)), "y": [0] * blocks, "marker": {"color": "@lines"}}
     bars |= {"hovertemplate": "block %{x}: λ = %{y:.3f}<extra></extra>"}
-    look = layout(300, shapes=[guide(1.0, True, "expert")], bargap=0.25)
+    look = layout(height, shapes=[guide(1.0, True, "expert")], bargap=0.25)
     up = axis("<b>λ</b>", range=[0, 1.15], zeroline=True, zerolinecolor=style.MUTED)
     look["annotations"] = [note("whole update", xref="paper", x=0, xanchor="left", y=1, yanchor="bottom")]
     look |= {"xaxis": axis("block, from input to output", dtick=1, tickangle=0), "yaxis": up}
@@ -169,7 +171,9 @@ def depth(blocks: int) -> Figure:
 def all_figures(family: Mapping[str, Any], titles: Mapping[str, str], blocks: int) -> dict[str, Figure]:
     """Every figure of a family, by panel; the slider's figure once per schedule."""
     curves = {f"curve_{kind}": curve(family, kind) for kind in (LINES, CONSTANT)}
-    return {"plane": plane(family, titles), "tasks": tasks(family, titles), "depth": depth(blocks)} | curves
+    rows = tasks(family, titles)
+    beside = max(280, min(420, rows["layout"]["height"] - 50))
+    return {"plane": plane(family, titles), "tasks": rows, "depth": depth(blocks, beside)} | curves
 
 
 def _line(family: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -192,7 +196,8 @@ def _mark(role: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> dic
     x, y = control_of(point), percent(point["target"]["value"])
     colour, mark = style.ROLES[role], {"size": 16 if role == "expert" else 13, "symbol": style.SYMBOLS[role]}
     trace = {"type": "scatter", "mode": "markers+text", "x": [x], "y": [y], "meta": role, "hovertemplate": HOVER}
-    trace |= {"text": [role], "textposition": "bottom center", "textfont": {"color": colour, "size": 13}}
+    side = "bottom right" if role == "expert" else "bottom left"
+    trace |= {"text": [f"<b>{role}</b>"], "textposition": side, "textfont": {"color": colour, "size": 13}}
     trace |= {"marker": mark | {"color": colour}, "error_y": _error(point["target"], colour)}
     if point["control"]:
         trace["error_x"] = _error(point["control"], colour)

@@ -161,8 +161,8 @@ class Desk:
         point = self.results.point(view, evaluation)
         if not point or not evaluation.complete:
             return {"point": point}
-        alpha = self.results.alpha(view)
-        return {"point": point, "sentence": texts.sentence(view, alpha, point, self._references(view), self.titles)}
+        schedule = evaluation.recipe.schedule
+        return {"point": point, "sentence": texts.sentence(view, schedule, point, self._references(view), self.titles)}
 
     def _references(self, view: View) -> Json:
         """The part of a family that the sentence compares with, without its lines."""

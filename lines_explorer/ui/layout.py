@@ -27,9 +27,12 @@ DEVICE = {"concurrency_id": "device", "concurrency_limit": 16}
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's own base theme with bundled fonts; no request leaves the server."""
-    sans = (gr.themes.LocalFont("IBM Plex Sans", weights=(400, 600)), "ui-sans-serif", "system-ui", "sans-serif")
-    mono = (gr.themes.LocalFont("IBM Plex Mono", weights=(400, 600)), "ui-monospace", "monospace")
+    """Gradio's base theme with bundled fonts; no request leaves the server.
+
+    Regular and Bold only: Gradio 6.31 ships its SemiBold files without most letters.
+    """
+    sans = (gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "ui-sans-serif", "system-ui", "sans-serif")
+    mono = (gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "ui-monospace", "monospace")
     return gr.themes.Base(primary_hue="blue", neutral_hue="slate", font=sans, font_mono=mono, radius_size="sm")
 
 

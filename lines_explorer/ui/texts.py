@@ -1,8 +1,8 @@
 """Every text of the page, in plain English. Sentences are written from the current numbers, never by hand."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from lines_explorer.schedule import Schedule
 from lines_explorer.ui.view import CONSTANT, EDIT, View
 
 TITLE = "LiNeS Explorer"
@@ -11,21 +11,24 @@ LEDE = (
     "the first blocks, much in the last. Move the sliders and see what is kept and what is won back."
 )
 MODES = {"edit": "Edit one model", "many": "Merge many"}
-SCHEDULES = {"lines": "LiNeS: grows with depth", "constant": "Constant λ: the same everywhere"}
+SCHEDULES = {"lines": "LiNeS", "constant": "Constant λ"}
 LABELS = {
     "mode": ("What to do", None),
     "target": ("Target: whose expert to edit", None),
-    "schedule": ("Scaling over depth", None),
-    "gamma": ("γ — one knob: α = γ, β = 1 − γ", "1 is the expert; towards 0 the first blocks return to the base."),
-    "alpha": ("α — first block", "Share of the update that the first block keeps."),
-    "beta": ("β — growth with depth", "The last block keeps α + β."),
-    "scale": ("λ — every block", "0 is the base, 1 the whole update."),
+    "schedule": ("Scaling over depth", "LiNeS grows from the first block to the last; a constant is the same in all."),
+    "gamma": (
+        "γ, one knob for both",
+        "α = γ, β = 1 − γ. 1 is the expert; towards 0 the first blocks return to the base.",
+    ),
+    "alpha": ("α, first block", "The share of the update that the first block keeps."),
+    "beta": ("β, growth with depth", "The last block keeps α + β."),
+    "scale": ("λ, every block", "0 is the base, 1 the expert."),
     "tasks": ("Tasks to merge", "The tasks left out are the control."),
     "method": ("Method", None),
-    "norms": ("α from the norms", "The paper's rule: the ratio of the task vectors' norms."),
-    "alpha_many": ("α — first block", "Share of the merged update that the first block keeps."),
-    "beta_many": ("β — growth with depth", "The last block keeps α + β."),
-    "scale_many": ("λ — every block", "Task arithmetic's one coefficient."),
+    "norms": ("α from the norms", "The paper’s rule: 1/T for a sum of T experts."),
+    "alpha_many": ("α, first block", "The share of the merged update that the first block keeps."),
+    "beta_many": ("β, growth with depth", "The last block keeps α + β."),
+    "scale_many": ("λ, every block", "Task arithmetic’s one coefficient."),
 }
 PANELS = {
     "plane": ("Trade-off", "Trade-off plane: control accuracy across, target accuracy up"),
@@ -36,7 +39,7 @@ PANELS = {
 HINTS = {
     "plane": "Up and right is better. Click anywhere to take the nearest setting of a line.",
     "curve": "Solid: target. Dashed: control. Bands: 95 % intervals.",
-    "tasks": "Bars: base and expert. Ring: the current model.",
+    "tasks": "Bars: base and expert. Dot: the current model.",
     "depth": "How much of the update each block keeps.",
 }
 SPLIT_NOTE = (
@@ -79,11 +82,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f} %"
 
 
-def setting(view: View, alpha: float) -> str:
+def setting(schedule: Schedule) -> str:
     """``LiNeS at α = 0.3, β = 0.7`` or ``A constant λ = 0.5``."""
-    if view.schedule == CONSTANT:
-        return f"A constant λ = {view.scale:g}"
-    return f"LiNeS at α = {alpha:.3g}, β = {view.beta:.3g}"
+    if schedule.kind == CONSTANT:
+        return f"A constant λ = {schedule.alpha:.3g}"
+    return f"LiNeS at α = {schedule.alpha:.3g}, β = {schedule.beta:.3g}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -96,14 +99,14 @@ def recovered(current: float, expert: float, base: float) -> float | None:
     return (current - expert) / (base - expert) if base - expert >= 0.005 else None
 
 
-def sentence(view: View, alpha: float, point: Mapping[str, Any], family: Mapping[str, Any], titles: Mapping) -> str:
-    """One sentence or two on what the current model keeps and what it costs."""
+def sentence(view: View, schedule: Schedule, point: Mapping, family: Mapping, titles: Mapping[str, str]) -> str:
+    """One sentence or two on what the current model keeps and what it costs, against base and expert of a family."""
     say = _edit_sentence if view.mode == EDIT else _many_sentence
-    return say(setting(view, alpha), view, point, family, titles)
+    return say(setting(schedule), view, point, family, titles)
 
 
 def _edit_sentence(what: str, view: View, point: Mapping, family: Mapping, titles: Mapping) -> str:
-    kept = f"{what} keeps {percent(point['target']['normalized'], 0)} of the expert's accuracy on {titles[view.target]}"
+    kept = f"{what} keeps {percent(point['target']['normalized'], 0)} of the expert’s accuracy on {titles[view.target]}"
     control, base, expert = point["control"], family["base"], family["expert"]
     if not (control and base and expert):
         return f"{kept}."
@@ -126,7 +129,7 @@ def _many_sentence(what: str, view: View, point: Mapping, family: Mapping, title
     number = len(view.tasks)
     who = titles[view.tasks[0]] if number == 1 else f"{number} experts"
     reached = percent(point["target"]["normalized"], 0)
-    text = f"{what} on the {view.method} of {who} gives one model with {reached} of the experts' accuracy"
+    text = f"{what} on the {view.method} of {who} gives one model with {reached} of the experts’ accuracy"
     text += " on average" if number > 1 else ""
     if base := family["base"]:
         text += f"; the base alone has {percent(base['target']['normalized'], 0)}"

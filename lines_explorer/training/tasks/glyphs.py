@@ -57,8 +57,8 @@ SCRIPTS: dict[str, str] = {
 
 _LATIN = ("Latin", "Greek", "Cyrillic")
 _PACKAGES: dict[str, tuple[str, ...]] = {
-    r"fonts-(kacst|kacst-one|arabeyes|paktype|farsiweb|hosny"
-    "-.*|sil-lateef|sil-scheherazade|sil-harmattan)": ("Arabic",),
+    r"fonts-(kacst|kacst-one|arabeyes|paktype|farsiweb|hosny-.*)": ("Arabic",),
+    r"fonts-sil-(lateef|scheherazade|harmattan)": ("Arabic",),
     r"fonts-lemonada": ("Arabic", "Latin"),
     r"culmus(-fancy)?": ("Hebrew",),
     r"fonts-(lohit-deva|deva-extra|gargi|nakula|sahadeva|sarai|samyak-deva|sil-annapurna)": ("Devanagari",),
@@ -301,7 +301,7 @@ def _notice(package: str, use: str) -> Notice:
     author, licence = _stated(text)
     stated = re.findall(r"(?m)^(?:Source|Upstream-Contact|Homepage):\s*<?(https?://[^\s<>]+)", text)
     links = stated + re.findall(r"https?://[^\s<>\"')]+", text)
-    strangers = r"debian\.org|gnu\.org|sil\.org/(OFL|cms)|creativecommons|apache\.org|sil\.org/?$|opensource\.org|twitter"
+    strangers = r"debian\.org|gnu\.org|sil\.org/(OFL|cms)|creativecommons|apache\.org|sil\.org/?$|opensource|twitter"
     url = next((link.rstrip(".,;") for link in links if not re.search(strangers, link)), "")
     return Notice(f"{package} (Debian font package)", author, licence, url, use)
 

@@ -1,10 +1,10 @@
 /* The page's one loop: controls → preview (now) → stored result (soon) → exact evaluation (when settled). */
 (() => {
   const LX = (window.LinesExplorer ??= {});
-  const SETTLE_MS = 250, RETRY_MS = 2000;
+  const SETTLE_MS = 250, RETRY_MS = 2000, LATE_MS = 60;
   const tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
   const S = { controls: null, view: null, family: null, families: new Map(), point: null, test: null, number: 0 };
-  let server, trigger, phrases, boot, pending = null, next = null, timer = 0, frame = 0, answered = -1;
+  let server, trigger, phrases, boot, pending = null, next = null, timer = 0, frame = 0, late = 0, answered = -1;
   let busy = false, wanted = false, running = false;
 
   /* The hub's element is there: draw what the page came with, then the link. */
@@ -42,15 +42,19 @@
   const request = () => ({ view: S.view, tab, number: S.number, known: S.family?.key ?? null });
   const ask = (event) => trigger(event, request());
 
-  /* Some control has a new value. Events come in bursts: only the last state of a frame is drawn. */
+  /* Some control has a new value. Events come in bursts: only the last state of a frame is drawn (a hidden page has
+     no frames, a timer serves it). */
   LX.controls = (values) => {
     if (!boot) { pending = values; return; }
     S.controls = LX.named(boot.controls, values);
-    cancelAnimationFrame(frame);
+    forget();
     frame = requestAnimationFrame(moved);
+    late = setTimeout(moved, LATE_MS);
   };
+  const forget = () => { cancelAnimationFrame(frame); clearTimeout(late); };
 
   const moved = () => {
+    forget();
     const { mode, schedule, norms } = S.controls;
     Object.assign(document.body.dataset, { lxMode: mode, lxSchedule: schedule, lxNorms: String(Boolean(norms)) });
     const view = LX.viewOf(S.controls);
