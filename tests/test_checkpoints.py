@@ -97,3 +97,12 @@ def test_non_finite_values_are_refused_by_tensor_name(file: Path, bad: float) ->
 def test_unwritable_folder(file: Path) -> None:
     with pytest.raises(ExplorerError, match="cannot be written"):
         write_safetensors(file / "below-a-file" / "x.safetensors", {"a": torch.zeros(1)})
+
+
+def test_equal_tensors_and_metadata_give_equal_files(tmp_path):
+    facts = {f"key{index}": str(index) for index in range(12)}
+    tensors = {"b": torch.arange(3.0), "a": torch.ones(2, 2), "c": torch.ones((), dtype=torch.float16)}
+    hashes = {write_safetensors(tmp_path / f"{turn}.safetensors", tensors, facts) for turn in range(6)}
+    assert len(hashes) == 1
+    assert metadata(tmp_path / "0.safetensors") == facts
+    assert all(torch.equal(tensor, tensors[key]) for key, tensor in read_safetensors(tmp_path / "3.safetensors").items())

@@ -123,7 +123,7 @@ def writer(path: Path, name: str, rows: int) -> subprocess.Popen:
 
 def test_several_processes_open_and_write_at_once(path: Path) -> None:
     children = [writer(path, str(child), 30) for child in range(3)]
-    assert [child.wait(120) for child in children] == [0, 0, 0]
+    assert [child.wait(300) for child in children] == [0, 0, 0]
     for child in children:
         child.stdout.close()
     assert len(Store(path)) == 90
@@ -133,7 +133,7 @@ def test_several_processes_open_and_write_at_once(path: Path) -> None:
 def test_a_killed_writer_leaves_whole_rows_only(path: Path) -> None:
     child = writer(path, "r", 10**9)
     child.stdout.readline()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (not path.exists() or len(Store(path)) < 5) and time.monotonic() < deadline:
         time.sleep(0.02)
     child.send_signal(signal.SIGKILL)

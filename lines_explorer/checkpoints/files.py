@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import ExplorerError
+from lines_explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
     import torch
@@ -78,13 +78,13 @@ def metadata(path: str | Path) -> dict[str, str]:
 def write_safetensors(path: str | Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> str:
     """Writes ``tensors`` with ``metadata`` and returns the file's sha256.
 
-    The file is written beside ``path``, synced and renamed: a reader sees the old file or the whole new one.
-    Raises ExplorerError when the folder cannot be written.
+    The file is written beside ``path``, synced and renamed: a reader sees the old file or the whole new one.  Equal
+    tensors and metadata give equal bytes.  Raises ExplorerError when the folder cannot be written.
     """
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content = save(plain, {str(key): str(value) for key, value in (metadata or {}).items()})
+    content = _sorted_header(save(plain, {str(key): str(value) for key, value in (metadata or {}).items()}))
     path = Path(path)
     try:
         with written_beside(path) as beside:
@@ -94,6 +94,14 @@ def write_safetensors(path: str | Path, tensors: Tensors, metadata: Mapping[str,
             f"{path} cannot be written ({fault.strerror}); choose a folder you may write to."
         ) from fault
     return hashlib.sha256(content).hexdigest()
+
+
+def _sorted_header(content: bytes) -> bytes:
+    """The same safetensors content with its header's keys sorted (the library writes metadata in random order)."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # tensors stay aligned to 8 bytes
+    return len(header).to_bytes(8, "little") + header + content[8 + length :]
 
 
 @contextlib.contextmanager

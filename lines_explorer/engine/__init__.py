@@ -1,11 +1,11 @@
 """The live part: weights written in place, right answers counted, results kept, waiting organised."""
 
-from .backend import Backend
-from .curves import constant_recipes, multi_task_recipes, single_task_recipes
-from .engine import Engine
-from .evaluator import Evaluator, Progress
-from .results import Evaluation, Summary, TaskScore, TaskSummary, write_results
-from .store import Row, Store
+from lines_explorer.engine.backend import Backend
+from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, single_task_recipes
+from lines_explorer.engine.engine import Engine
+from lines_explorer.engine.evaluator import Evaluator, Progress
+from lines_explorer.engine.results import Evaluation, Summary, TaskScore, TaskSummary, write_results
+from lines_explorer.engine.store import Row, Store
 
 __all__ = [
     "Backend", "Engine", "Evaluation", "Evaluator", "Progress", "Row", "Store", "Summary", "TaskScore", "TaskSummary",

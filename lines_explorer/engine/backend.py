@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import ExplorerError
-from ..layers import layout_of, tensor_factors
-from ..merging import METHODS, norm_ratio
-from ..recipe import Recipe
-from ..schedule import LIMIT
-from ..suites import Suite
-from ..suites.suite import VISUAL
+from lines_explorer.errors import ExplorerError
+from lines_explorer.layers import layout_of, tensor_factors
+from lines_explorer.merging import METHODS, norm_ratio
+from lines_explorer.recipe import Recipe
+from lines_explorer.schedule import LIMIT
+from lines_explorer.suites import Suite
+from lines_explorer.suites.suite import VISUAL
 
 ALIGNMENT = 16  # floats: every tensor starts on a 64-byte boundary
 KEPT_VECTORS = 4

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import ExplorerError
-from ..merging import METHODS
-from ..recipe import Recipe
-from ..schedule import constant, lines, single_task
+from lines_explorer.errors import ExplorerError
+from lines_explorer.merging import METHODS
+from lines_explorer.recipe import Recipe
+from lines_explorer.schedule import constant, lines, single_task
 
 
 def single_task_recipes(suite: str, target: str, kind: str = "lines", points: int = 11) -> list[Recipe]:

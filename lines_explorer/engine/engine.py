@@ -8,17 +8,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ..analysis import Accuracy, mean_accuracy, normalized
-from ..errors import ExplorerError
-from ..recipe import Recipe
-from ..schedule import constant
-from ..suites import Suite
-from .backend import Backend
-from .curves import constant_recipes, multi_task_recipes, single_task_recipes
-from .evaluator import Evaluator
-from .results import Evaluation, Summary, TaskScore, TaskSummary
-from .runs import Key, Run
-from .store import Row, Store
+from lines_explorer.analysis import Accuracy, mean_accuracy, normalized
+from lines_explorer.engine.backend import Backend
+from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, single_task_recipes
+from lines_explorer.engine.evaluator import Evaluator
+from lines_explorer.engine.results import Evaluation, Summary, TaskScore, TaskSummary
+from lines_explorer.engine.runs import Key, Run
+from lines_explorer.engine.store import Row, Store
+from lines_explorer.errors import ExplorerError
+from lines_explorer.recipe import Recipe
+from lines_explorer.schedule import constant
+from lines_explorer.suites import Suite
 
 POLL_SECONDS = 0.05
 Stop = Callable[[], bool]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..recipe import Recipe
-from .backend import Backend
-from .results import TaskScore
+from lines_explorer.engine.backend import Backend
+from lines_explorer.engine.results import TaskScore
+from lines_explorer.recipe import Recipe
 
 BATCH = 512
 Pair = tuple[str, str]

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..analysis import Accuracy, Mean
-from ..checkpoints.files import written_beside
-from ..recipe import Recipe
+from lines_explorer.analysis import Accuracy, Mean
+from lines_explorer.checkpoints.files import written_beside
+from lines_explorer.recipe import Recipe
 
 PRECISION = "float32"
 

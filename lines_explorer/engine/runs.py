@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from ..recipe import Recipe
-from .results import Evaluation
+from lines_explorer.engine.results import Evaluation
+from lines_explorer.recipe import Recipe
 
 Key = tuple[str, str, tuple[str, ...]]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import ExplorerError
-from ..recipe import Recipe
-from ..suites.cache import cache_folder, notice
-from .results import PRECISION
+from lines_explorer.engine.results import PRECISION
+from lines_explorer.errors import ExplorerError
+from lines_explorer.recipe import Recipe
+from lines_explorer.suites.cache import cache_folder, notice
 
 VERSION = 1
 ATTEMPTS = 100

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..checkpoints.files import written_beside
-from ..errors import ExplorerError
-from .cache import cache_folder, notice
-from .task import Task
+from lines_explorer.checkpoints.files import written_beside
+from lines_explorer.errors import ExplorerError
+from lines_explorer.suites.cache import cache_folder, notice
+from lines_explorer.suites.task import Task
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -81,7 +81,7 @@ def _table(path: Path, expected_sha256: str | None):  # -> pyarrow.Table
     import pyarrow
     import pyarrow.parquet
 
-    from ..checkpoints import sha256
+    from lines_explorer.checkpoints import sha256
 
     found = sha256(path)
     if expected_sha256 is not None and found != expected_sha256:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ExplorerError
+from lines_explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
     import torch

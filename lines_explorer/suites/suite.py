@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checkpoints import metadata, read_safetensors, sha256
-from ..errors import ExplorerError
-from . import model as models
-from .images import cached_images
-from .task import Task, read_description
+from lines_explorer.checkpoints import metadata, read_safetensors, sha256
+from lines_explorer.errors import ExplorerError
+from lines_explorer.suites import model as models
+from lines_explorer.suites.images import cached_images
+from lines_explorer.suites.task import Task, read_description
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +91,7 @@ class Suite:
 
         Raises ExplorerError when the expert is missing, damaged, made for another base, or of other shapes.
         """
-        from .. import merging
+        from lines_explorer import merging
 
         stored = self._read_expert(task)
         if not self.is_delta(task):

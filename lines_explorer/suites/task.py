@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ExplorerError
+from lines_explorer.errors import ExplorerError
 
 
 @dataclass(frozen=True)

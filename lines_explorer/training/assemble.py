@@ -51,7 +51,9 @@ def write_base(folder: Path, config: Mapping[str, Any], visual: Mapping[str, Ten
 
 def write_text_vectors(folder: Path, tasks: Sequence[TaskData], space: TextSpace) -> None:
     """``text.safetensors``: unit text vectors (classes, templates, D) per task; and the text space itself."""
-    write_safetensors(folder / "text.safetensors", text_vectors(tasks, space), {"encoder": "all-MiniLM-L6-v2, then text_space"})
+    write_safetensors(
+        folder / "text.safetensors", text_vectors(tasks, space), {"encoder": "all-MiniLM-L6-v2, then text_space"}
+    )
     space_tensors = {"mean": space.mean.contiguous(), "matrix": space.matrix.contiguous()}
     write_safetensors(folder / "text_space.safetensors", space_tensors, {"map": "unit((sentence - mean) @ matrix)"})
 
@@ -108,7 +110,8 @@ def task_row(task: TaskData) -> dict[str, Any]:
     }
     if task.shifts:
         row["shifts"] = {
-            shift: {"title": title, "file": f"tasks/{task.name}/{shift}.parquet"} for shift, title in task.shifts.items()
+            shift: {"title": title, "file": f"tasks/{task.name}/{shift}.parquet"}
+            for shift, title in task.shifts.items()
         }
     return row
 

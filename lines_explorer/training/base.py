@@ -46,7 +46,7 @@ CONFIG = {
 class Plan:
     """How long and how to pre-train. ``share``: pictures of a batch per captioned group; the rest is two domains."""
 
-    steps: int = 4500
+    steps: int = 3600
     batch: int = 256
     icons: int = 104
     glyphs: int = 32
@@ -186,7 +186,9 @@ class Pretraining:
                 sums[name] += value.item()
             if self.step % report == 0:
                 speed = (self.step - first) * self.plan.batch / (time.time() - started)
-                self.log({"step": self.step, **{k: round(v / report, 4) for k, v in sums.items()}, "images/s": round(speed)})
+                self.log(
+                    {"step": self.step, **{k: round(v / report, 4) for k, v in sums.items()}, "images/s": round(speed)}
+                )
                 sums.clear()
             if self.step % save == 0 or self.step == self.plan.steps:
                 self.save()

@@ -92,14 +92,20 @@ def build_experts(folder: Path, recipe: expert.Recipe, names: Sequence[str]) -> 
     for name in names:
         path = folder / "experts" / f"{name}.safetensors"
         made = {"recipe": asdict(recipe), "base_sha256": base_hash}
-        if path.is_file() and metadata(path).get("base_sha256") == base_hash and made.items() <= log.get(name, {}).items():
+        if (
+            path.is_file()
+            and metadata(path).get("base_sha256") == base_hash
+            and made.items() <= log.get(name, {}).items()
+        ):
             continue
         task = data.task(name)
         visual, start = image_tower(folder)
         checkpoint = cache_root() / "runs" / f"expert-{name}-{base_hash[:12]}.pt"
         facts = expert.fine_tune(visual, heads[name], *data.split_of(task, "train"), recipe, checkpoint)
         assemble.write_expert(folder, name, start, visual.state_dict())
-        accuracy = {split: expert.accuracy(visual, heads[name], *data.split_of(task, split)) for split in ("validation", "test")}
+        accuracy = {
+            split: expert.accuracy(visual, heads[name], *data.split_of(task, split)) for split in ("validation", "test")
+        }
         norm = expert.relative_norm(start, visual.state_dict())
         log[name] = {**made, **facts, "float32_accuracy": accuracy, "relative_norm": norm}
         assemble.write_text(log_path, json.dumps(log, indent=1) + "\n")

@@ -29,7 +29,7 @@ TEMPLATE = "a picture of {}."
 
 @dataclass(frozen=True)
 class Group:
-    """Pictures (n, 32, 32, 3) uint8; teacher vectors (n, 128); ImageNet logits (n, 1000) f16; caption rows (n,) or None."""
+    """Pictures (n, 32, 32, 3) uint8, teacher vectors (n, 128), ImageNet logits (n, 1000), caption rows (n,) or None."""
 
     name: str
     pixels: np.ndarray

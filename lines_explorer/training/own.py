@@ -60,7 +60,9 @@ def read_task(folder: Path) -> TaskData:
     for split in ("train", "validation", "test"):
         present = {label for label, where in zip(task.labels, task.splits, strict=True) if where == split}
         if missing := [name for label, name in enumerate(classes) if label not in present]:
-            raise ExplorerError(f"{folder / missing[0]} has too few pictures: none fell into the {split} split; add more.")
+            raise ExplorerError(
+                f"{folder / missing[0]} has too few pictures: none fell into the {split} split; add more."
+            )
     return task
 
 

@@ -108,8 +108,9 @@ def _task_table(engine: Engine, split: str) -> list[str]:
     """Per task: chance, base, expert, and the LiNeS and constant points chosen on validation, target and control."""
     chosen = chosen_recipes(engine)
     base = engine.zero_shot(split)
-    rows = ["| task | classes | n | chance | zero-shot | expert | its control | LiNeS (α, β) | its control | constant λ | its control |"]
-    rows.append("|---|---|---|---|---|---|---|---|---|---|---|")
+    columns = ["task", "classes", "n", "chance", "zero-shot", "expert", "its control"]
+    columns += ["LiNeS (α, β)", "its control", "constant λ", "its control"]
+    rows = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     sums: list[list[float]] = []
     for task in engine.suite.experts:
         zero = base.scores[task].accuracy

@@ -69,7 +69,9 @@ def fetch(kind: str, name: str) -> Path:
     """
     pin = pins().get((kind, name))
     if pin is None:
-        raise SourceError(f"no pin for {kind} package {name!r}: add it with `sources add {kind} {name} VERSION PINFILE`")
+        raise SourceError(
+            f"no pin for {kind} package {name!r}: add it with `sources add {kind} {name} VERSION PINFILE`"
+        )
     target = cache_root() / "unpacked" / pin.folder
     if not target.is_dir():
         archive = cache_root() / "downloads" / pin.file
@@ -77,7 +79,9 @@ def fetch(kind: str, name: str) -> Path:
             archive = download(kind, name, pin.version)
         found = sha256(archive)
         if archive.name != pin.file or found != pin.sha256:
-            raise SourceError(f"{archive} has sha256 {found}, pinned is {pin.file} with {pin.sha256}; delete it and try again")
+            raise SourceError(
+                f"{archive} has sha256 {found}, pinned is {pin.file} with {pin.sha256}; delete it and try again"
+            )
         unpack(archive, target)
     return target
 
@@ -109,7 +113,9 @@ def download(kind: str, name: str, version: str) -> Path:
         if kind == "apt-source":
             files = [path for path in files if ".orig.tar" in path.name and path.suffix != ".asc"]
         if len(files) != 1:
-            raise SourceError(f"expected one archive of {kind} package {name} {version}, got {sorted(f.name for f in files)}")
+            raise SourceError(
+                f"expected one archive of {kind} package {name} {version}, got {sorted(f.name for f in files)}"
+            )
         return Path(shutil.move(files[0], folder / files[0].name))
 
 
@@ -168,7 +174,9 @@ def add(kind: str, name: str, version: str, pin_file: str) -> Pin:
     pin = Pin(kind, name, version, archive.name, sha256(archive))
     path = PINS / f"{pin_file}.json"
     rows = [Pin(**row) for row in json.loads(path.read_text())] if path.is_file() else []
-    rows = sorted([row for row in rows if (row.kind, row.name) != (kind, name)] + [pin], key=lambda row: (row.kind, row.name))
+    rows = sorted(
+        [row for row in rows if (row.kind, row.name) != (kind, name)] + [pin], key=lambda row: (row.kind, row.name)
+    )
     path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     return pin
 

@@ -84,7 +84,9 @@ def look(pictures: np.ndarray, batch: int = 128, note: str = "") -> tuple[np.nda
             features[first : first + len(part)] = seen[: len(part)].half().numpy()
             logits[first : first + len(part)] = classes[: len(part)].half().numpy()
             if first // batch % 40 == 0:
-                print(f"teacher {note} {first}/{len(pictures)} {time.time() - started:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"teacher {note} {first}/{len(pictures)} {time.time() - started:.0f} s", file=sys.stderr, flush=True
+                )
     return features, logits
 
 

@@ -38,7 +38,9 @@ def sentence_vectors(texts: Sequence[str], batch: int = 256) -> Tensor:
     with torch.inference_mode():
         for first in range(0, len(order), batch):
             chosen = order[first : first + batch]
-            tokens = tokenizer([texts[i] for i in chosen], padding=True, truncation=True, max_length=32, return_tensors="pt")
+            tokens = tokenizer(
+                [texts[i] for i in chosen], padding=True, truncation=True, max_length=32, return_tensors="pt"
+            )
             mask = tokens["attention_mask"].unsqueeze(-1)
             hidden = model(**tokens).last_hidden_state
             vectors[chosen] = F.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)

@@ -58,6 +58,8 @@ def check_port(host: str, port: int) -> int:
     Raises:
         ExplorerError: the port is in use or not allowed, or the host is not an address of this machine.
     """
+    if not 0 <= port <= 65535:
+        raise ExplorerError(f"There is no port {port}; choose one from 0 to 65535 with --port.")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
@@ -73,5 +75,3 @@ def check_port(host: str, port: int) -> int:
         else:
             sentence = f"Cannot listen on {host}, port {port} ({error.strerror or error}); check --host and --port."
         raise ExplorerError(sentence) from None
-    except OverflowError:
-        raise ExplorerError(f"There is no port {port}; choose one from 0 to 65535 with --port.") from None

@@ -110,7 +110,8 @@ def _edit_sentence(what: str, view: View, point: Mapping, family: Mapping, title
     control, base, expert = point["control"], family["base"], family["expert"]
     if not (control and base and expert):
         return f"{kept}."
-    others = f"the {len(family['controls'])} other tasks"
+    number = len(family["controls"])
+    others = f"the {number} other tasks" if number > 1 else "the other task"
     numbers = f"({percent(control['value'])}; expert {percent(expert['control']['value'])}, "
     numbers += f"base {percent(base['control']['value'])})"
     back = recovered(control["value"], expert["control"]["value"], base["control"]["value"])
@@ -136,6 +137,8 @@ def _many_sentence(what: str, view: View, point: Mapping, family: Mapping, title
     if weakest := point["weakest"] if number > 1 else None:
         text += f". It serves {titles[weakest['task']]} worst ({percent(weakest['normalized'], 0)})"
     if point["control"] and base:
-        text += f". On the {len(family['controls'])} tasks left out it has {percent(point['control']['value'])}, "
+        left = len(family["controls"])
+        out = f"the {left} tasks" if left > 1 else "the task"
+        text += f". On {out} left out it has {percent(point['control']['value'])}, "
         text += f"the base {percent(base['control']['value'])}"
     return f"{text}."

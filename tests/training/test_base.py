@@ -73,7 +73,9 @@ def test_an_interrupted_run_continues_exactly(corpus, tmp_path):
     rest = base.Pretraining(corpus, plan, tmp_path / "half")
     rest.run(report=10, save=10)
     assert rest.step == 4
-    for (name, ours), theirs in zip(rest.student.state_dict().items(), whole.student.state_dict().values(), strict=True):
+    for (name, ours), theirs in zip(
+        rest.student.state_dict().items(), whole.student.state_dict().values(), strict=True
+    ):
         assert torch.equal(ours, theirs), name
     assert len((tmp_path / "whole" / "log.jsonl").read_text().splitlines()) == 2
 

@@ -9,7 +9,9 @@ from lines_explorer.training import expert
 
 def tower() -> torch.nn.Module:
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 8, 8), torch.nn.GELU(), torch.nn.Flatten(), torch.nn.Linear(128, 6))
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 8, 8), torch.nn.GELU(), torch.nn.Flatten(), torch.nn.Linear(128, 6)
+    )
 
 
 @pytest.fixture

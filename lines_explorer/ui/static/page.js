@@ -16,7 +16,9 @@
     S.families.set(boot.family.key, boot.family);
     watch("value", () => props.value && received(JSON.parse(props.value)));
     wire();
-    LX.controls(pending ?? initial());
+    S.controls = LX.named(boot.controls, pending ?? initial());
+    moved();
+    if (!pending) take(boot.look, S.number);
     if (location.hash.length > 1) restore();
   };
 
@@ -127,7 +129,7 @@
     if (sent !== S.number) return;
     answered = sent;
     LX.notice(answer.error ?? null);
-    if (answer.error) return;
+    if (answer.error) { S.exact = sent; return; }
     LX.command(answer.command);
     S.link = answer.link;
     const fresh = answer.family && LX.familyOf(S.view) === answer.family.key;
