@@ -113,12 +113,16 @@ def _fingerprint(png: bytes) -> str:
 
 
 def test_experts_were_made_for_this_base_by_one_recipe(suite):
-    log = json.loads((POCKET / "training_experts.json").read_text())
+    log = {task: _training_log(task) for task in TASKS}
     recipes = {json.dumps(log[task]["recipe"]) for task in TASKS}
     assert len(recipes) == 1
     for task in TASKS:
         facts = metadata(POCKET / f"experts/{task}.safetensors")
         assert facts["base_sha256"] == suite.base_sha256 == log[task]["base_sha256"]
+
+
+def _training_log(task: str) -> dict:
+    return json.loads((POCKET / f"experts/{task}.json").read_text())
 
 
 def _shipped(split: str) -> dict[tuple[tuple[str, ...], str], tuple[int, int]]:
@@ -135,10 +139,10 @@ def _is_expert(recipe: dict) -> bool:
 
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_half_precision_deltas_change_no_expert_by_a_tenth_of_a_point(split):
-    log, shipped = json.loads((POCKET / "training_experts.json").read_text()), _shipped(split)
+    shipped = _shipped(split)
     for task in TASKS:
         correct, n = shipped[(task,), task]
-        assert abs(correct / n - log[task]["float32_accuracy"][split]) < 1 / n + 1e-3, task
+        assert abs(correct / n - _training_log(task)["float32_accuracy"][split]) < 1 / n + 1e-3, task
 
 
 def test_the_notice_names_every_source():

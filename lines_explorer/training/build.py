@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import yaml
 
-from lines_explorer.checkpoints import metadata, read_safetensors, sha256
+from lines_explorer.checkpoints import read_safetensors, sha256
 from lines_explorer.engine import Engine
 from lines_explorer.errors import ExplorerError
 from lines_explorer.suites import Suite
@@ -84,32 +84,28 @@ def build_base(folder: Path, plan: base.Plan) -> None:
 
 
 def build_experts(folder: Path, recipe: expert.Recipe, names: Sequence[str]) -> None:
-    """Fine-tune the experts that are missing or were made for another base or recipe, one after the other."""
-    log_path = folder / "training_experts.json"
-    log = json.loads(log_path.read_text()) if log_path.is_file() else {}
+    """Fine-tune the experts that are missing or were made for another base or recipe, one after the other.
+
+    Beside each ``experts/TASK.safetensors`` a ``TASK.json`` keeps how it was made and its accuracy in float32.
+    """
     base_hash = sha256(folder / "base.safetensors")
     heads = assemble.heads(folder, names)
     for name in names:
-        path = folder / "experts" / f"{name}.safetensors"
         made = {"recipe": asdict(recipe), "base_sha256": base_hash}
-        if (
-            path.is_file()
-            and metadata(path).get("base_sha256") == base_hash
-            and made.items() <= log.get(name, {}).items()
-        ):
+        log = folder / "experts" / f"{name}.json"
+        if log.is_file() and made.items() <= json.loads(log.read_text()).items():
             continue
         task = data.task(name)
         visual, start = image_tower(folder)
         checkpoint = cache_root() / "runs" / f"expert-{name}-{base_hash[:12]}.pt"
         facts = expert.fine_tune(visual, heads[name], *data.split_of(task, "train"), recipe, checkpoint)
         assemble.write_expert(folder, name, start, visual.state_dict())
-        accuracy = {
+        facts["relative_norm"] = expert.relative_norm(start, visual.state_dict())
+        facts["float32_accuracy"] = {
             split: expert.accuracy(visual, heads[name], *data.split_of(task, split)) for split in ("validation", "test")
         }
-        norm = expert.relative_norm(start, visual.state_dict())
-        log[name] = {**made, **facts, "float32_accuracy": accuracy, "relative_norm": norm}
-        assemble.write_text(log_path, json.dumps(log, indent=1) + "\n")
-        print(name, json.dumps(log[name] | made | {"recipe": ""}), flush=True)
+        assemble.write_text(log, json.dumps(made | facts, indent=1) + "\n")
+        print(name, json.dumps(facts), flush=True)
 
 
 def image_tower(folder: Path) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lines_explorer.ui import style
-from lines_explorer.ui.view import CONSTANT, EDIT, LINES
+from lines_explorer.ui.view import CONSTANT, EDIT, LINES, MANY
 
 Figure = dict[str, Any]
 NAMES = {LINES: "LiNeS", CONSTANT: "constant λ"}
-GUIDES = {"target": ("expert’s target", 0, "left"), "control": ("base’s control", 1, "right")}
+GUIDE_NAMES = {EDIT: ("expert’s target", "base’s control"), MANY: ("mean of the experts", "base’s control")}
 HOVER = (
     "<b>%{meta}</b> · %{customdata[0]}<br>target %{y:.1f} % (%{customdata[1]} of %{customdata[3]})"
     "<br>control %{x:.1f} % (%{customdata[2]} of %{customdata[4]})<extra></extra>"
@@ -80,12 +80,15 @@ def plane(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
     if ceiling:
         level = percent(ceiling["value"])
         shapes.append(guide(level, True, "expert"))
-        name = "expert’s target" if family["mode"] == EDIT else "mean of the experts"
-        labels.append(note(name, xref="paper", x=1, xanchor="right", y=level, yanchor="bottom"))
+        labels.append(
+            note(GUIDE_NAMES[family["mode"]][0], xref="paper", x=1, xanchor="right", y=level, yanchor="bottom")
+        )
     if base and base["control"]:
         shapes.append(guide(control_of(base), False, "base"))
         level = control_of(base)
-        labels.append(note("base’s control", yref="paper", y=1, yanchor="bottom", x=level, xanchor="right"))
+        labels.append(
+            note(GUIDE_NAMES[family["mode"]][1], yref="paper", y=1, yanchor="bottom", x=level, xanchor="right")
+        )
     seen = [*family[LINES], *family[CONSTANT], *(point for _, point in marks)]
     across = _range([control_of(point) for point in seen])
     up = _range([*(percent(p["target"][end]) for p in seen for end in ("low", "high")), *_ends(ceiling)])
@@ -121,11 +124,11 @@ def curve(family: Mapping[str, Any], kind: str) -> Figure:
             traces += _band(stats, colour) + [_knob_line(stats, which, kind, dash)]
     guides, labels = [], []
     base = family["base"]
-    for which, role, level in (("target", "expert", family["ceiling"]), ("control", "base", base and base["control"])):
+    levels = (("expert", family["ceiling"], 0, "left"), ("base", base and base["control"], 1, "right"))
+    for (role, level, place, side), name in zip(levels, GUIDE_NAMES[family["mode"]], strict=True):
         if level:
-            guides.append(guide(percent(level["value"]), True, role))
-            name, place, side = GUIDES[which]
             height = percent(level["value"])
+            guides.append(guide(height, True, role))
             labels.append(note(name, xref="paper", x=place, xanchor=side, y=height, yanchor="bottom"))
     knob = "λ" if kind == CONSTANT else ("γ" if family["mode"] == EDIT else "β")
     top = max([1.0, *(point["knob"] for point in points)])
@@ -133,7 +136,7 @@ def curve(family: Mapping[str, Any], kind: str) -> Figure:
     subtitle = _small(f"95 % bands · {family['split']}")
     look |= {"xaxis": axis(f"<b>{knob}</b>{subtitle}", range=[-0.03, top + 0.03]), "yaxis": axis("Accuracy, %")}
     if not points:
-        look["annotations"] = labels + [note("not evaluated yet", xref="paper", yref="paper", x=0.5, y=0.5)]
+        look["annotations"] = labels + [note("line not evaluated yet", xref="paper", yref="paper", x=0.5, y=0.95)]
         look["yaxis"]["range"] = [0, 100]
     return {"data": traces, "layout": look}
 

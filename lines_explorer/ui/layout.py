@@ -142,6 +142,7 @@ def _hub(desk: Desk, root: str) -> gr.HTML:
         value="",
         boot=boot(desk),
         key_list=key,
+        button_line=texts.BUTTONS["line"],
         html_template=(STATIC / "hub.html").read_text(encoding="utf-8"),
         js_on_load=RUN_HUB + EVENTS,
         server_functions=[live, restore],

@@ -1,6 +1,6 @@
 """Every text of the page, in plain English. Sentences are written from the current numbers, never by hand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from lines_explorer.schedule import Schedule
 from lines_explorer.ui.view import CONSTANT, EDIT, View
@@ -89,9 +89,9 @@ def setting(schedule: Schedule) -> str:
     return f"LiNeS at α = {schedule.alpha:.3g}, β = {schedule.beta:.3g}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def unbroken(text: str) -> str:
+    """No line break inside ``48.7 %`` or ``α = 0.3``."""
+    return text.replace(" %", "\u00a0%").replace(" = ", "\u00a0=\u00a0")
 
 
 def recovered(current: float, expert: float, base: float) -> float | None:
@@ -102,7 +102,7 @@ def recovered(current: float, expert: float, base: float) -> float | None:
 def sentence(view: View, schedule: Schedule, point: Mapping, family: Mapping, titles: Mapping[str, str]) -> str:
     """One sentence or two on what the current model keeps and what it costs, against base and expert of a family."""
     say = _edit_sentence if view.mode == EDIT else _many_sentence
-    return say(setting(schedule), view, point, family, titles)
+    return unbroken(say(setting(schedule), view, point, family, titles))
 
 
 def _edit_sentence(what: str, view: View, point: Mapping, family: Mapping, titles: Mapping) -> str:

@@ -17,6 +17,7 @@ from lines_explorer.ui import layout, serving
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 PATIENCE = 60_000
+SAID = "document.querySelector('[data-lx=sentence]').textContent.replaceAll('\\u00a0', ' ')"
 
 pytestmark = [
     pytest.mark.browser,
@@ -59,19 +60,22 @@ def address(engine: Watched) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser():
+    """One browsing session: its pages share a cache, as a person's do."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
+        yield chromium.new_context()
         chromium.close()
 
 
 class Visit:
     """One open page and what it complained about."""
 
-    def __init__(self, browser, address: str, link: str = "", **look) -> None:
-        self.page = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | look))
+    def __init__(self, browser, address: str, link: str = "", width: int = 1280, scheme: str = "light") -> None:
+        self.page = browser.new_page()
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.emulate_media(color_scheme=scheme)
         self.page.set_default_timeout(PATIENCE)
         self.address, self.complaints, self.requests = address, [], []
         self.page.on("console", lambda message: self.complaints.append(message.text))
@@ -108,7 +112,7 @@ class Visit:
 
     @property
     def sentence(self) -> str:
-        return self.page.inner_text('[data-lx="sentence"]')
+        return self.page.evaluate(SAID)
 
     def marks(self, panel: str) -> list[str]:
         """Fill colours of "you are here" in a figure."""
@@ -207,9 +211,7 @@ def test_click_on_the_plane_sets_the_sliders(visit):
     x, y, setting = visit.page.evaluate(loneliest)
     visit.page.mouse.click(x, y)
     visit.page.wait_for_selector("#lx-scale input[type=range]", state="visible")
-    visit.page.wait_for_function(
-        f"document.querySelector('[data-lx=sentence]').textContent.includes('{setting} keeps')"
-    )
+    visit.page.wait_for_function(f"{SAID}.includes('{setting} keeps')")
     visit.rest()
     assert visit.value("scale") == float(setting.removeprefix("λ = "))
     assert "schedule=constant" in visit.page.evaluate("location.hash")
@@ -223,7 +225,7 @@ def test_links_in_and_out(browser, address, engine):
     assert "Places" in first.sentence
     link, said = first.page.evaluate("location.hash"), first.sentence
     second = Visit(browser, address, link)
-    second.page.wait_for_function(f"document.querySelector('[data-lx=sentence]').textContent === {said!r}")
+    second.page.wait_for_function(f"{SAID} === {said!r}")
     assert not first.complaints + second.complaints
     first.page.close()
     second.page.close()
@@ -237,7 +239,7 @@ def test_merge_many(visit):
     assert not visit.page.is_visible("#lx-target")
     assert not visit.page.is_visible("#lx-alpha_many")
     visit.page.uncheck('#lx-tasks-choice input[name="colours"]')
-    visit.page.wait_for_function("document.querySelector('[data-lx=sentence]').textContent.includes('2 experts')")
+    visit.page.wait_for_function(f"{SAID}.includes('2 experts')")
     visit.rest()
     assert "On the task left out" in visit.sentence
     assert "--tasks shapes,places --method sum --alpha 0.5" in visit.page.inner_text('[data-lx="command"]')
@@ -269,14 +271,14 @@ def test_emptied_number_box(visit):
     visit.page.wait_for_timeout(500)
     box.fill("0.6")
     box.press("Tab")
-    visit.page.wait_for_function("document.querySelector('[data-lx=sentence]').textContent.includes('α = 0.6')")
+    visit.page.wait_for_function(f"{SAID}.includes('α = 0.6')")
     visit.rest()
     assert visit.page.locator('[data-lx="notice"]').is_hidden()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (1280, "dark"), (390, "dark")])
 def test_fits_and_is_legible(browser, address, width, scheme):
-    visit = Visit(browser, address, viewport={"width": width, "height": 844}, color_scheme=scheme)
+    visit = Visit(browser, address, width=width, scheme=scheme)
     for mode in ("edit", "many"):
         visit.choose("mode", mode)
         visit.rest()

@@ -87,20 +87,21 @@
       if (!drawn[name] || !places[name]._fullLayout) continue;
       const fixed = resolve(drawn[name].shapes);
       const change = { shapes: point ? [...fixed, ...here[name](point, family, knob)] : fixed };
-      if (name === "plane" && point) widen(places[name], change, LX.across(point), pct(point.target.value));
+      if (name === "plane" && point) widen(places[name], change, point);
       window.Plotly.relayout(places[name], change);
     }
   };
 
-  /* Lets the plane show a point beyond the lines. */
-  const widen = (host, change, x, y) => {
-    const reach = (axis, value) => {
-      const [low, high] = host._fullLayout[axis].range, room = 0.05 * (high - low);
-      if (value < low + room || value > high - room)
-        change[`${axis}.range`] = [Math.min(low, value - 2 * room), Math.max(high, value + 2 * room)];
+  /* Lets the plane show a point, with its whiskers, beyond the lines. */
+  const widen = (host, change, point) => {
+    const reach = (axis, ends) => {
+      const [low, high] = host._fullLayout[axis].range, room = 0.03 * (high - low);
+      const [first, last] = [Math.min(...ends), Math.max(...ends)];
+      if (first < low || last > high)
+        change[`${axis}.range`] = [first < low ? first - room : low, last > high ? last + room : high];
     };
-    reach("xaxis", x);
-    reach("yaxis", y);
+    reach("xaxis", point.control ? [pct(point.control.low), pct(point.control.high)] : [LX.across(point)]);
+    reach("yaxis", [pct(point.target.low), pct(point.target.high)]);
   };
 
   /* λ per block. */
