@@ -16,7 +16,7 @@ from lines_explorer.ui import layout, serving
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-PATIENCE = 60_000
+PATIENCE = 120_000
 SAID = "document.querySelector('[data-lx=sentence]').textContent.replaceAll('\\u00a0', ' ')"
 
 pytestmark = [
