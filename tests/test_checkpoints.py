@@ -105,4 +105,6 @@ def test_equal_tensors_and_metadata_give_equal_files(tmp_path):
     hashes = {write_safetensors(tmp_path / f"{turn}.safetensors", tensors, facts) for turn in range(6)}
     assert len(hashes) == 1
     assert metadata(tmp_path / "0.safetensors") == facts
-    assert all(torch.equal(tensor, tensors[key]) for key, tensor in read_safetensors(tmp_path / "3.safetensors").items())
+    assert all(
+        torch.equal(tensor, tensors[key]) for key, tensor in read_safetensors(tmp_path / "3.safetensors").items()
+    )

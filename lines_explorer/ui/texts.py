@@ -63,6 +63,7 @@ KEY = {
 FAULT = "Something failed while answering; the terminal that runs the page has the details."
 PHRASES = {
     "evaluating": "Evaluating {setting} …",
+    "references": "First the base and the experts are evaluated, for everything is compared with them …",
     "pictures": "{done} of {total} pictures",
     "offline": "The server does not answer. The page tries again by itself.",
     "copied": "Copied",

@@ -88,7 +88,8 @@
     S.point = point;
     const curve = LX.curveOf(S.view, S.family);
     LX.formula(S.view, curve, boot.blocks);
-    if (!point?.sentence) LX.say(LX.fill(phrases.evaluating, { setting: LX.setting(S.view, curve) }), "waiting");
+    const doing = S.family && !S.family.ready ? phrases.references : phrases.evaluating;
+    if (!point?.sentence) LX.say(LX.fill(doing, { setting: LX.setting(S.view, curve) }), "waiting");
     LX.state(!point ? phrases.unknown : point.partial ? phrases.partial : point.exact ? phrases.evaluated : phrases.interpolated);
     if (other && S.family) {
       S.schedule = S.view.schedule;
