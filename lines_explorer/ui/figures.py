@@ -199,7 +199,7 @@ def _mark(role: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> dic
     x, y = control_of(point), percent(point["target"]["value"])
     colour, mark = style.ROLES[role], {"size": 16 if role == "expert" else 13, "symbol": style.SYMBOLS[role]}
     trace = {"type": "scatter", "mode": "markers+text", "x": [x], "y": [y], "meta": role, "hovertemplate": HOVER}
-    side = "bottom right" if role == "expert" else "bottom left"
+    side = "bottom left" if role == "base" and point["control"] else "bottom right"
     trace |= {"text": [f"<b>{role}</b>"], "textposition": side, "textfont": {"color": colour, "size": 13}}
     trace |= {"marker": mark | {"color": colour}, "error_y": _error(point["target"], colour)}
     if point["control"]:
