@@ -31,8 +31,10 @@ CUTS = (0.8, 0.9)
 """Cumulative shares of training and validation pictures; the rest is the test split."""
 
 
-def read_task(folder: Path) -> TaskData:
-    """A task from ``folder``/CLASS/*.png: every picture in one split by a hash of its bytes, so copies stay together.
+def read_task(folder: Path, size: int = SIZE) -> TaskData:
+    """A task from ``folder``/CLASS/*.png, cut to squares of ``size`` pixels.
+
+    Every picture is in one split by a hash of its bytes, so copies stay together.
 
     Raises ``ExplorerError``: a name that is no plain word, fewer than two classes, a class with too few pictures for
     three splits, an unreadable picture, or a damaged ``task.yaml``.
@@ -53,10 +55,11 @@ def read_task(folder: Path) -> TaskData:
         prompts=[str(prompts.get(name, name.replace("_", " ").replace("-", " "))) for name in classes],
         templates=[str(template) for template in facts.get("templates", TEMPLATES)],
         notices=[],
+        size=size,
     )
     for label, name in enumerate(classes):
         for path in sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in SUFFIXES):
-            task.add(_picture(path), label, grouped_split(sha256(path), *CUTS), f"{name}/{path.name}")
+            task.add(_picture(path, size), label, grouped_split(sha256(path), *CUTS), f"{name}/{path.name}")
     for split in ("train", "validation", "test"):
         present = {label for label, where in zip(task.labels, task.splits, strict=True) if where == split}
         if missing := [name for label, name in enumerate(classes) if label not in present]:
@@ -83,13 +86,13 @@ def _facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _picture(path: Path) -> Image.Image:
+def _picture(path: Path, size: int) -> Image.Image:
     try:
         with Image.open(path) as picture:
             upright = ImageOps.exif_transpose(picture).convert("RGB")
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as fault:
         raise ExplorerError(f"{path} is no readable picture ({fault}); mend or remove it.") from fault
-    return ImageOps.fit(upright, (SIZE, SIZE), Image.Resampling.LANCZOS)
+    return ImageOps.fit(upright, (size, size), Image.Resampling.LANCZOS)
 
 
 def build_own(folder: Path, out: Path, recipe: expert.Recipe) -> None:
@@ -100,7 +103,7 @@ def build_own(folder: Path, out: Path, recipe: expert.Recipe) -> None:
     if not folder.is_dir():
         raise ExplorerError(f"{folder} is no folder; give one with TASK/CLASS/pictures in it.")
     embedded = open_suite(build.NAME)
-    tasks = [read_task(path) for path in sorted(folder.iterdir()) if path.is_dir()]
+    tasks = [read_task(path, embedded.image_size) for path in sorted(folder.iterdir()) if path.is_dir()]
     if not tasks:
         raise ExplorerError(f"{folder} has no task folders; put pictures into {folder}/TASK/CLASS/.")
     if clash := [task.name for task in tasks if task.name in embedded.tasks]:

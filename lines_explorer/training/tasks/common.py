@@ -37,6 +37,7 @@ class TaskData:
     ``classes``: class names, in label order.  ``prompts``: for each class the words that fill ``{}`` in the
     ``templates``.  ``domain``: one phrase for the page ("handwriting").  ``new_in_test``: what test pictures
     have that training pictures do not ("unseen font families").  ``shifts``: title of each shifted set, by name.
+    ``size``: side of a stored picture in pixels.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TaskData:
     templates: Sequence[str]
     notices: list[Notice]
     shifts: dict[str, str] = field(default_factory=dict)
+    size: int = SIZE
     pixels: list[np.ndarray] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
@@ -62,8 +64,8 @@ class TaskData:
         if isinstance(picture, np.ndarray):
             picture = Image.fromarray(picture)
         picture = picture.convert("RGB")
-        if picture.size != (SIZE, SIZE):
-            picture = picture.resize((SIZE, SIZE), Image.Resampling.LANCZOS)
+        if picture.size != (self.size, self.size):
+            picture = picture.resize((self.size, self.size), Image.Resampling.LANCZOS)
         self.pixels.append(np.asarray(picture, dtype=np.uint8))
         self.labels.append(int(label))
         self.splits.append(split)
