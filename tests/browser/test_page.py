@@ -255,7 +255,7 @@ def test_merge_many(visit):
 
 def test_test_split_and_table(visit):
     visit.page.click('[data-lx="details"] summary')
-    assert visit.page.locator('[data-lx="table"] tr').count() == 4
+    visit.page.wait_for_function("document.querySelectorAll('[data-lx=table] tr').length === 4")
     assert visit.page.locator("th.lx-test").is_hidden()
     visit.page.click('[data-lx="run-test"]')
     visit.page.wait_for_function("document.querySelector('[data-lx=test]').textContent.startsWith('Test: target')")
