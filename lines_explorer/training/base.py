@@ -44,7 +44,12 @@ CONFIG = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how to pre-train. ``share``: pictures of a batch per captioned group; the rest is two domains."""
+    """How long and how to pre-train.
+
+    ``icons``, ``glyphs``: pictures of a batch from the captioned groups, the rest is halved between two domains drawn
+    at random; ``negatives``: random captions each picture is held against; ``synonym``: cosine from which another
+    caption counts as the same; ``muon``: Muon for the blocks' matrices, else AdamW for everything.
+    """
 
     steps: int = 3600
     batch: int = 256

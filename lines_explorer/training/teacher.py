@@ -7,6 +7,7 @@ over to the text space through the ImageNet class names, tie those pictures to w
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import sys
 import time
@@ -100,13 +101,14 @@ def _compiled() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
 
 def looked(pictures: np.ndarray, cache: Path, note: str = "") -> tuple[np.ndarray, np.ndarray]:
-    """``look``, kept in the file ``cache`` (.npz) so that it is computed once."""
+    """``look``, kept in the file ``cache`` (.npz) so that it is computed once for the same pixels."""
+    digest = hashlib.sha256(np.ascontiguousarray(pictures).data).hexdigest()
     if cache.is_file():
         with np.load(cache) as stored:
-            if len(stored["features"]) == len(pictures):
+            if "digest" in stored and str(stored["digest"]) == digest:
                 return stored["features"], stored["logits"]
     features, logits = look(pictures, note=note)
     partial = cache.with_suffix(".partial.npz")
-    np.savez(partial, features=features, logits=logits)
+    np.savez(partial, features=features, logits=logits, digest=digest)
     partial.rename(cache)
     return features, logits

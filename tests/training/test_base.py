@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lines_explorer.training import base
+from lines_explorer.training import base, teacher
 from lines_explorer.training.corpus import Corpus, Group, whitened, without_categories
 from lines_explorer.training.muon import Muon, orthogonalised
 from lines_explorer.training.text import TextSpace
@@ -55,9 +55,7 @@ def test_an_interrupted_run_continues_exactly(corpus, tmp_path):
     plan = base.Plan(steps=4, batch=16, icons=4, glyphs=4, negatives=4, warmup=2)
     whole = base.Pretraining(corpus, plan, tmp_path / "whole")
     whole.run(report=2, save=10)
-    half = base.Pretraining(corpus, base.Plan(**{**vars(plan)}), tmp_path / "half")
-    half.plan = base.Plan(**{**vars(plan), "steps": 4})
-    half.student.train()
+    half = base.Pretraining(corpus, plan, tmp_path / "half")
     stop = iter([None, None, KeyboardInterrupt])
     losses = half.losses
 
@@ -138,3 +136,20 @@ def test_the_text_space_spreads_crowded_sentences():
 def test_tags_that_name_nothing_are_dropped():
     captions = ["purse, moneyshopping", "wallet, purse, wallet", "purse"]
     assert without_categories(captions) == ["purse", "wallet, purse", "purse"]
+
+
+def test_teacher_features_are_kept_for_the_same_pixels_only(tmp_path, monkeypatch):
+    looks = []
+
+    def look(pictures, note):
+        looks.append(note)
+        return np.full((len(pictures), 2), len(looks), np.float16), np.zeros((len(pictures), 3), np.float16)
+
+    monkeypatch.setattr(teacher, "look", look)
+    pixels = np.zeros((4, 32, 32, 3), np.uint8)
+    first = teacher.looked(pixels, tmp_path / "a.npz", "a")[0]
+    assert np.array_equal(teacher.looked(pixels, tmp_path / "a.npz", "a")[0], first) and len(looks) == 1
+    changed = pixels + 1
+    assert teacher.looked(changed, tmp_path / "a.npz", "a")[0][0, 0] == 2, (
+        "other pixels of the same count: looked again"
+    )
