@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lines_explorer.training.augment import normalised, random_light, random_views
+from lines_explorer.training.augment import normalised, random_light, random_views, restyled
 from lines_explorer.training.corpus import NAMELESS, TEACHER, Corpus, Group
 from lines_explorer.training.muon import Muon
 
@@ -46,12 +46,12 @@ CONFIG = {
 class Plan:
     """How long and how to pre-train.
 
-    ``icons``, ``glyphs``: pictures of a batch from the captioned groups, the rest is halved between two domains drawn
+    ``cycles``: steps of each cosine of the learning rate, one after the other (warm restarts).  ``icons``, ``glyphs``: pictures of a batch from the captioned groups, the rest is halved between two domains drawn
     at random; ``negatives``: random captions each picture is held against; ``synonym``: cosine from which another
     caption counts as the same; ``muon``: Muon for the blocks' matrices, else AdamW for everything.
     """
 
-    steps: int = 3600
+    cycles: tuple[int, ...] = (3600, 6800)
     batch: int = 256
     icons: int = 104
     glyphs: int = 32
@@ -63,6 +63,19 @@ class Plan:
     names_weight: float = 0.3
     muon: bool = True
     seed: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Steps of all cycles."""
+        return sum(self.cycles)
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step: in each cycle a linear warm-up under a cosine to zero."""
+        for cycle in self.cycles:
+            if step < cycle:
+                return self.rate * min(1, (step + 1) / self.warmup) * 0.5 * (1 + math.cos(math.pi * step / cycle))
+            step -= cycle
+        raise ValueError(f"step {step} after the last of the cycles {self.cycles}")
 
 
 class Student(nn.Module):
@@ -135,12 +148,6 @@ class Pretraining:
         self.optimizers = optimizers(self.student, plan)
         self.step = 0
 
-    def rate(self) -> float:
-        """Learning rate of the current step: linear warm-up, then a cosine to zero."""
-        plan = self.plan
-        progress = self.step / plan.steps
-        return plan.rate * min(1, (self.step + 1) / plan.warmup) * 0.5 * (1 + math.cos(math.pi * progress))
-
     def draw(self, rng: np.random.Generator) -> list[tuple[Group, np.ndarray]]:
         """The groups of this step's batch and which of their pictures."""
         plan = self.plan
@@ -154,7 +161,9 @@ class Pretraining:
         """The step's losses by name; a captioned group's ``caption`` loss counts by its share of the batch."""
         plan, corpus = self.plan, self.corpus
         parts = self.draw(rng)
-        pictures = normalised(np.concatenate([group.pixels[rows] for group, rows in parts]))
+        shown = [group.pixels[rows] for group, rows in parts]
+        shown[0] = restyled(shown[0], rng)
+        pictures = normalised(np.concatenate(shown))
         features = self.student.visual(random_light(random_views(pictures, rng), rng))
         text = corpus.captions[rng.integers(2)]
         pool = text[np.concatenate([corpus.glyph_rows, rng.integers(0, len(text), plan.negatives)])]
@@ -178,7 +187,7 @@ class Pretraining:
         while self.step < self.plan.steps:
             rng = np.random.default_rng((self.plan.seed, self.step))
             for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
-                group["lr"] = self.rate()
+                group["lr"] = self.plan.rate_at(self.step)
             losses = self.losses(rng)
             total = losses["teacher"] + losses["caption"] + self.plan.names_weight * losses["names"]
             self.student.zero_grad(set_to_none=True)

@@ -136,7 +136,8 @@ def parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(stage)
         verb.add_argument("--out", type=Path, default=ASSETS / NAME, help="folder of the suite")
         if stage in ("base", "all"):
-            verb.add_argument("--steps", type=int, default=base.Plan.steps, help="pre-training steps")
+            cycles = base.Plan.cycles
+            verb.add_argument("--cycles", type=int, nargs="+", default=cycles, help="pre-training steps per cycle")
         if stage in ("experts", "all"):
             verb.add_argument("--tasks", default=",".join(data.TASKS), help="comma-separated tasks")
     own = verbs.add_parser("own", help="a suite from your own labelled pictures")
@@ -170,7 +171,7 @@ def run_stage(stage: str, options: argparse.Namespace) -> None:
     if stage == "data":
         build_data(options.out)
     elif stage == "base":
-        build_base(options.out, base.Plan(steps=options.steps))
+        build_base(options.out, base.Plan(cycles=tuple(options.cycles)))
     elif stage == "experts":
         build_experts(options.out, expert.Recipe(), options.tasks.split(","))
     else:

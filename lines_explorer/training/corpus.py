@@ -18,8 +18,9 @@ from lines_explorer.training.sources import cache_root
 from lines_explorer.training.text import TextSpace, embed_unique, sentence_vectors
 
 CAPTIONED = ("icons", "glyphs")
-NAMELESS = ("glyphs", "digits", "scripts", "letters")
-"""Groups for which the teacher's ImageNet classes say nothing."""
+NAMELESS = ("glyphs", "digits", "scripts", "letters", "silhouettes", "flags", "fashion", "sprites")
+"""Groups in which the teacher's ImageNet classes say next to nothing: no glyphs, masks, flags or tiles are among them,
+and it does not recognise clothes in 28 grey pixels."""
 
 TEACHER = 128
 """Principal directions of the teacher's features kept per group."""

@@ -36,6 +36,9 @@ STYLES = frozenset(
 )
 """Words of icon names that tell the drawing style, not the thing drawn."""
 
+PICTURED = frozenset({"game-icons", "healthicons", "pinhead", "temaki", "maki"})
+"""Sets that draw things, not user interfaces: their concepts need no second author."""
+
 LEADING_STYLES = frozenset("outline baseline round sharp twotone bold light duotone".split())
 
 CLIPART_LEFT_OUT = re.compile(
@@ -179,14 +182,17 @@ def _icons() -> list[Entry]:
 
 
 def _spread(icons: Sequence[Entry], limit: int, rng: random.Random) -> list[Entry]:
-    """At most ``limit`` one-colour icons of each concept that two authors drew, from different sets where possible."""
+    """At most ``limit`` one-colour icons of each concept, from different sets where possible.
+
+    A concept counts if two authors drew it or a set of ``PICTURED`` has it.
+    """
     by_concept: dict[str, list[Entry]] = {}
     for entry in icons:
         by_concept.setdefault(entry.concept, []).append(entry)
     chosen = []
     for name in sorted(by_concept):
         entries = by_concept[name]
-        if len({entry.author for entry in entries}) < 2:
+        if len({entry.author for entry in entries}) < 2 and entries[0].source not in PICTURED:
             continue
         plain = [entry for entry in entries if not entry.coloured]
         rng.shuffle(plain)
@@ -240,11 +246,11 @@ def _reduced(picture: Image.Image) -> np.ndarray:
     return np.asarray(picture.resize((SIZE, SIZE), Image.Resampling.LANCZOS), dtype=np.uint8)
 
 
-def build(limit_per_concept: int = 3, total: int = 60000, seed: int = 0) -> tuple[np.ndarray, list[str], list[str]]:
+def build(limit_per_concept: int = 5, total: int = 90000, seed: int = 0) -> tuple[np.ndarray, list[str], list[str]]:
     """Pictures uint8 [n, 32, 32, 3], captions and source names (iconify prefix or ``openclipart``), n ≤ ``total``.
 
     All clip art and coloured icons come first; the rest of ``total`` is filled with one-colour icons, at most
-    ``limit_per_concept`` of a concept and only of concepts that two authors drew.  Blank drawings are left out.
+    ``limit_per_concept`` of a concept (``_spread``).  Blank drawings are left out.
     """
     rng = random.Random(seed)
     icons = _icons()

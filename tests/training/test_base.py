@@ -52,7 +52,7 @@ def corpus() -> Corpus:
 
 
 def test_an_interrupted_run_continues_exactly(corpus, tmp_path):
-    plan = base.Plan(steps=4, batch=16, icons=4, glyphs=4, negatives=4, warmup=2)
+    plan = base.Plan(cycles=(2, 2), batch=16, icons=4, glyphs=4, negatives=4, warmup=2)
     whole = base.Pretraining(corpus, plan, tmp_path / "whole")
     whole.run(report=2, save=10)
     half = base.Pretraining(corpus, plan, tmp_path / "half")
