@@ -46,9 +46,10 @@ CONFIG = {
 class Plan:
     """How long and how to pre-train.
 
-    ``cycles``: steps of each cosine of the learning rate, one after the other (warm restarts).  ``icons``, ``glyphs``: pictures of a batch from the captioned groups, the rest is halved between two domains drawn
-    at random; ``negatives``: random captions each picture is held against; ``synonym``: cosine from which another
-    caption counts as the same; ``muon``: Muon for the blocks' matrices, else AdamW for everything.
+    ``cycles``: steps of each cosine of the learning rate, one after the other (warm restarts).  ``icons``,
+    ``glyphs``: pictures of a batch from the captioned groups, the rest is halved between two domains drawn at random;
+    ``negatives``: random captions each picture is held against; ``synonym``: cosine from which another caption counts
+    as the same; ``muon``: Muon for the blocks' matrices, else AdamW for everything.
     """
 
     cycles: tuple[int, ...] = (3600, 6800)
