@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import torch
 
+from lines_explorer.engine.forward import Start, Tower, Watch
 from lines_explorer.errors import ExplorerError
 from lines_explorer.layers import layout_of, tensor_factors
 from lines_explorer.merging import METHODS, norm_ratio
@@ -64,6 +64,7 @@ class Backend:
         self._resident = self._base.clone()
         self._model = suite.build_model().to(self.device)
         self._bind()
+        self.tower = Tower(self._model.visual)
         self._merged: OrderedDict[tuple, _Merged] = OrderedDict()
         self._alphas: dict[tuple, float] = {}
         self._heads: dict[str, torch.Tensor] = {}
@@ -85,7 +86,8 @@ class Backend:
             merged = self._merged_vector(recipe.tasks, recipe.method, recipe.parameters)
             factors = tensor_factors(self.layout, recipe.schedule, recipe.rule)
             for factor, part in self._runs(factors):
-                self._write(part, factor, merged)
+                expert = None if merged.expert is None else merged.expert[part]
+                write_scaled(self._resident[part], self._base[part], merged.vector[part], factor, expert)
         self.recipe = recipe
 
     def check(self, recipe: Recipe) -> None:
@@ -104,24 +106,44 @@ class Backend:
             raise ExplorerError(f"The merge method {recipe.method} does not take these parameters: {fault}.") from fault
         tensor_factors(self.layout, recipe.schedule, recipe.rule)
 
+    def prefixes(self) -> tuple[tuple, ...]:
+        """For each boundary 0…L a key of the loaded weights that act before it: equal keys, equal activations."""
+        recipe, depth = self.recipe, self.layout.depth
+        before, _ = recipe.schedule.outer_factors(depth, recipe.rule)
+        factors = (before, *recipe.schedule.block_factors(depth)) if recipe.tasks else (0.0,) * (depth + 1)
+        merged = (recipe.tasks, recipe.method, recipe.parameters)
+        lengths = range(1, len(factors) + 1)
+        return tuple((merged if any(factors[:length]) else None, factors[:length]) for length in lengths)
+
     @torch.inference_mode()
     def features(self, images: torch.Tensor) -> torch.Tensor:
         """Unit image features (b, D), float32, of uint8 images (b, 3, H, W), by the loaded weights."""
-        pixels = images.to(self.device, non_blocking=True).float().sub_(self._mean).div_(self._std)
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            return self._model.encode_image(pixels, normalize=True)
+        return self._features(self.embed(images))
 
     @torch.inference_mode()
-    def predict(self, images: torch.Tensor, parts: Sequence[tuple[str, int]]) -> list[np.ndarray]:
-        """Predicted labels of a mixed batch: ``parts`` says (task, how many of its images follow), in order.
+    def embed(self, images: torch.Tensor) -> Start:
+        """Boundary 0 of uint8 images (b, 3, H, W): where a forward pass starts that nothing shortens."""
+        pixels = images.to(self.device, non_blocking=True).float().sub_(self._mean).div_(self._std)
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            return self.tower.embed(pixels)
 
-        Returns one int64 array per part: the argmax of feature · headᵀ over the task's classes.
+    @torch.inference_mode()
+    def predict(self, start: Start, parts: Sequence[tuple[str, int]], watch: Watch | None = None) -> torch.Tensor:
+        """Predicted labels int64 (b,) of a mixed batch, left on the device: the argmax of feature · headᵀ.
+
+        ``parts`` says (task, how many of its images follow), in order; where the features are not finite the label
+        is −1.  Nothing here waits for the device.
         """
-        features = self.features(images)
+        features = self._features(start, watch)
         pieces = features.split([count for _, count in parts])
         answers = [(piece @ self.head(task).T).argmax(dim=1) for piece, (task, _) in zip(pieces, parts, strict=True)]
-        whole = torch.cat(answers).cpu().numpy()
-        return np.split(whole, np.cumsum([count for _, count in parts])[:-1])
+        return torch.cat(answers).masked_fill_(~features.isfinite().all(dim=1), -1)
+
+    def make_room(self) -> None:
+        """Gives up what can be computed again, because the device's memory ran out."""
+        self._merged.clear()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def head(self, task: str) -> torch.Tensor:
         """The task's head (classes, D) on the device."""
@@ -145,6 +167,10 @@ class Backend:
             self._alphas[key] = norm_ratio(vectors, merged)
         return self._alphas[key]
 
+    def _features(self, start: Start, watch: Watch | None = None) -> torch.Tensor:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            return self.tower.finish(start, watch)
+
     def _bind(self) -> None:
         """Makes the model's image-tower parameters (and float buffers) views into the resident buffer."""
         bound = set()
@@ -166,15 +192,6 @@ class Backend:
         """Neighbouring tensors with one factor, joined: (factor, slice of the flat buffers)."""
         runs = [(factor, list(keys)) for factor, keys in groupby(self._keys, key=factors.__getitem__)]
         return [(factor, slice(self._slices[keys[0]].start, self._slices[keys[-1]].stop)) for factor, keys in runs]
-
-    def _write(self, part: slice, factor: float, merged: _Merged) -> None:
-        target, base = self._resident[part], self._base[part]
-        if factor == 0:
-            target.copy_(base)
-        elif factor == 1 and merged.expert is not None:
-            target.copy_(merged.expert[part])
-        else:
-            torch.add(base, merged.vector[part], alpha=factor, out=target)
 
     def _merge(self, tasks: Sequence[str], method: str, parameters: Parameters) -> tuple[list, dict]:
         vectors = [self.suite.task_vector(task) for task in tasks]
@@ -201,6 +218,18 @@ class Backend:
         if not bool(torch.isfinite(self._base.abs() + LARGEST_FACTOR * vector.abs()).all()):
             bad = next(k for k in self._keys if not torch.isfinite(LARGEST_FACTOR * vector[self._slices[k]]).all())
             raise ExplorerError(f"The merged task vector of {', '.join(tasks)} is not finite in tensor {bad}.")
+
+
+def write_scaled(
+    target: torch.Tensor, base: torch.Tensor, vector: torch.Tensor, factor: float, expert: torch.Tensor | None = None
+) -> None:
+    """θ₀ + λτ into ``target``, in one pass; exactly ``base`` at λ = 0 and exactly ``expert``, if given, at λ = 1."""
+    if factor == 0:
+        target.copy_(base)
+    elif factor == 1 and expert is not None:
+        target.copy_(expert)
+    else:
+        torch.add(base, vector, alpha=factor, out=target)
 
 
 def _device(name: str) -> torch.device:

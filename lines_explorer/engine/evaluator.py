@@ -2,100 +2,234 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from lines_explorer.analysis.estimate import stratified_order
+from lines_explorer.engine.activations import Activations, Reuse, activation_budget
 from lines_explorer.engine.backend import Backend
-from lines_explorer.engine.results import TaskScore
+from lines_explorer.engine.pictures import Pair, Pictures, Piece
+from lines_explorer.engine.results import Answers, TaskScore
+from lines_explorer.errors import ExplorerError
 from lines_explorer.recipe import Recipe
+from lines_explorer.schedule import FREE
+from lines_explorer.suites.cache import notice
 
 BATCH = 512
-Pair = tuple[str, str]
+SMALLEST_BATCH = 8
+AHEAD = 1  # batches a GPU is given before the answers of an earlier one are waited for
+Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
 class Progress:
     """Counts after one more batch.
 
-    ``scores``: one per (task, split), growing; ``bits``: for the pairs completed so far, a bool array (n,) in the
-    file's order, True where the answer is right; ``seconds`` since the start.
+    ``scores``: one per (task, split), growing; ``answers``: the same image by image; ``bits``: for the pairs completed
+    so far, a bool array (n,) in the file's order, True where the answer is right; ``seconds`` since the start;
+    ``complete``: every image of every pair was scored.
     """
 
     scores: tuple[TaskScore, ...]
-    bits: dict[Pair, np.ndarray]
+    answers: Mapping[Pair, Answers]
+    bits: Mapping[Pair, np.ndarray]
     seconds: float
     complete: bool
 
 
 class _Walk:
-    """One task's images in a fixed stratified order, taken piece by piece."""
+    """One task's rows in the order in which they are scored."""
 
-    def __init__(self, backend: Backend, task: str, split: str) -> None:
-        self.task, self.split = task, split
-        self.images, labels = backend.suite.images(task, split)
-        self.labels = labels.numpy()
-        self.order = stratified_order(self.labels)
-        self.right = np.zeros(len(self.labels), dtype=bool)
-        self.seen = 0
+    def __init__(self, pair: Pair, total: int, order: np.ndarray, device: torch.device) -> None:
+        self.pair, self.total, self.order = pair, total, order
+        self.index = torch.from_numpy(order).to(device)
+        self.right = np.zeros(len(order), dtype=bool)
+        self.launched = self.seen = self.correct = 0
 
-    def piece(self, batch: int, batches: int) -> np.ndarray:
-        """Rows of this task in batch ``batch`` of ``batches``: the same share of every task in each batch."""
-        first, last = (-(-len(self.order) * b // batches) for b in (batch, batch + 1))
-        return self.order[first:last]
+    def piece(self, first: int, last: int) -> Piece:
+        return Piece(self.pair, self.order[first:last], self.index[first:last])
 
-    def take(self, rows: np.ndarray, predicted: np.ndarray) -> None:
-        self.right[rows] = predicted == self.labels[rows]
-        self.seen += len(rows)
+    def take(self, right: np.ndarray) -> None:
+        """The answers for the next rows; what was handed out before does not change."""
+        self.right[self.seen : self.seen + len(right)] = right
+        self.seen += len(right)
+        self.correct += int(right.sum())
 
     def score(self) -> TaskScore:
-        return TaskScore(self.task, self.split, int(self.right.sum()), self.seen, len(self.labels))
+        return TaskScore(*self.pair, self.correct, self.seen, self.total)
+
+    def answers(self) -> Answers:
+        return Answers(self.order[: self.seen], self.right[: self.seen])
+
+    def bits(self) -> np.ndarray:
+        whole = np.empty(self.total, dtype=bool)
+        whole[self.order] = self.right
+        return whole
+
+
+class _Batch:
+    """A batch on its way through the device: verdicts int8 (b,), 1 right, 0 wrong, −1 not finite."""
+
+    def __init__(self, parts: Sequence[tuple[_Walk, int]], verdicts: torch.Tensor) -> None:
+        asynchronous = verdicts.device.type == "cuda"
+        self._parts, self._verdicts = parts, verdicts.to("cpu", non_blocking=asynchronous)
+        self._event = torch.cuda.Event() if asynchronous else None
+        if self._event is not None:
+            self._event.record()
+
+    def ready(self) -> bool:
+        return self._event is None or self._event.query()
+
+    def settle(self, recipe: Recipe) -> None:
+        """Waits for the verdicts and hands them to their walks."""
+        if self._event is not None:
+            self._event.synchronize()
+        verdicts = self._verdicts.numpy()
+        if undefined := int((verdicts < 0).sum()):
+            raise ExplorerError(
+                f"Recipe {recipe.hash()} makes a model whose features are not finite (nan or infinite) for {undefined} "
+                "images, so it has no accuracy; choose smaller factors."
+            )
+        first = 0
+        for walk, count in self._parts:
+            walk.take(verdicts[first : first + count] > 0)
+            first += count
 
 
 class Evaluator:
-    """Walks a backend's model over tasks; ``batch`` images go through it at once."""
+    """Walks a backend's model over tasks; ``batch`` images go through it at once, fewer once the memory ran out.
 
-    def __init__(self, backend: Backend, batch: int = BATCH) -> None:
+    ``activations`` are kept between runs, within the budget it was made with.  Not thread-safe, like its backend.
+    """
+
+    def __init__(self, backend: Backend, batch: int = BATCH, budget: int | None = None) -> None:
         self.backend, self.batch = backend, batch
+        self.pictures = Pictures(backend.suite, backend.device)
+        self.activations = Activations(activation_budget(backend.device) if budget is None else budget)
 
     def run(
-        self, recipe: Recipe, pairs: Sequence[Pair], stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[Progress]:
+        self, recipe: Recipe, pairs: Sequence[Pair], stop: Stop = lambda: False,
+        orders: Mapping[Pair, np.ndarray] | None = None, keep: bool = True,
+    ) -> Iterator[Progress]:  # fmt: skip
         """Loads the recipe and scores the (task, split) pairs, yielding after every batch.
 
         Each batch holds the same share of every task, and of every class within a task.  ``stop`` is asked before each
-        batch; when it says True the run ends without a complete Progress.
+        batch; when it says True the run ends without a complete Progress.  ``orders`` gives for a pair the rows to
+        score, each once, in another order or not all of them.  ``keep`` False leaves no activations behind.
+
+        Raises ExplorerError when the features are not finite, or when the memory is too small for the least batch.
         """
         started = time.perf_counter()
-        walks = [_Walk(self.backend, task, split) for task, split in pairs]
-        self.backend.load(recipe)
-        batches = -(-sum(len(walk.labels) for walk in walks) // self.batch)
-        for batch in range(batches):
+        walks = [self._walk(pair, (orders or {}).get(pair)) for pair in pairs]
+        self._load(recipe)
+        images = sum(len(walk.order) for walk in walks)
+        level = max(1, images * self.backend.tower.boundary_bytes())
+        reuse = self.activations.reuse(self.backend.prefixes(), level, recipe.schedule.kind == FREE, keep)
+        under_way: deque[_Batch] = deque()
+        bits: dict[Pair, np.ndarray] = {}
+        for batch in self._launched(walks, reuse, stop):
+            under_way.append(batch)
+            while under_way and (len(under_way) > AHEAD or under_way[0].ready()):
+                under_way.popleft().settle(recipe)
+                yield _progress(walks, bits, started)
+        while under_way and not stop():
+            under_way.popleft().settle(recipe)
+            yield _progress(walks, bits, started)
+
+    def _walk(self, pair: Pair, order: np.ndarray | None) -> _Walk:
+        labels = self.backend.suite.images(*pair)[1].numpy()
+        order = stratified_order(labels) if order is None else np.asarray(order, dtype=np.int64)
+        return _Walk(pair, len(labels), order, self.backend.device)
+
+    def _launched(self, walks: Sequence[_Walk], reuse: Reuse, stop: Stop) -> Iterator[_Batch]:
+        """The batches of all walks, given to the device; planned anew with smaller ones when the memory ran out."""
+        plan = self._plan(walks)
+        while (shares := next(plan, None)) is not None:
             if stop():
                 return
-            pieces = [(walk, rows) for walk in walks if len(rows := walk.piece(batch, batches))]
-            images = torch.cat([walk.images[torch.from_numpy(rows)] for walk, rows in pieces])
-            predicted = self.backend.predict(images, [(walk.task, len(rows)) for walk, rows in pieces])
-            for (walk, rows), answer in zip(pieces, predicted, strict=True):
-                walk.take(rows, answer)
-            yield _progress(walks, time.perf_counter() - started)
+            try:
+                batch = self._launch(shares, reuse)
+            except (RuntimeError, MemoryError) as fault:
+                self._shrink(fault)
+                plan = self._plan(walks)
+                continue
+            for walk, count in shares:
+                walk.launched += count
+            yield batch
+
+    def _plan(self, walks: Sequence[_Walk]) -> Iterator[list[tuple[_Walk, int]]]:
+        """For each batch to come, how many images of which walks: the same share of what is left of every one."""
+        left = [len(walk.order) - walk.launched for walk in walks]
+        batches = -(-sum(left) // self.batch)
+        for number in range(batches):
+            ends = [(-(-count * number // batches), -(-count * (number + 1) // batches)) for count in left]
+            yield [(walk, last - first) for walk, (first, last) in zip(walks, ends, strict=True) if last > first]
+
+    def _launch(self, shares: Sequence[tuple[_Walk, int]], reuse: Reuse) -> _Batch:
+        pieces = [walk.piece(walk.launched, walk.launched + count) for walk, count in shares]
+        name = _name(pieces)
+        start = reuse.start(name, lambda: self.backend.embed(self.pictures.images(pieces)))
+        parts = [(piece.pair[0], len(piece.rows)) for piece in pieces]
+        predicted = self.backend.predict(start, parts, reuse.watch(name))
+        verdicts = (predicted == self.pictures.labels(pieces)).to(torch.int8) - (predicted < 0).to(torch.int8)
+        return _Batch(shares, verdicts)
+
+    def _load(self, recipe: Recipe) -> None:
+        try:
+            self.backend.load(recipe)
+        except (RuntimeError, MemoryError) as fault:
+            _require_out_of_memory(fault)
+            self._make_room()
+            try:
+                self.backend.load(recipe)
+            except (RuntimeError, MemoryError) as again:
+                _require_out_of_memory(again)
+                raise self._too_small("for the experts of this recipe") from again
+
+    def _shrink(self, fault: BaseException) -> None:
+        """Frees what can be freed and halves the batch after an out-of-memory ``fault``; raises any other."""
+        _require_out_of_memory(fault)
+        self._make_room()
+        if self.batch // 2 < SMALLEST_BATCH:
+            raise self._too_small(f"even for {self.batch} images at once") from fault
+        self.batch //= 2
+        notice(f"batch {self.batch}", f"{self.backend.device} ran out of memory; going on with {self.batch} images.")
+
+    def _too_small(self, what: str) -> ExplorerError:
+        return ExplorerError(
+            f"The memory of {self.backend.device} is too small {what}; close other programs that use it, or choose "
+            "another device."
+        )
+
+    def _make_room(self) -> None:
+        self.activations.clear()
+        self.pictures.make_room()
+        self.backend.make_room()
 
 
-def _progress(walks: Sequence[_Walk], seconds: float) -> Progress:
-    scores = tuple(walk.score() for walk in walks)
-    done = [walk for walk, score in zip(walks, scores, strict=True) if score.complete]
-    bits = {(walk.task, walk.split): walk.right.copy() for walk in done}
-    return Progress(scores, bits, seconds, len(done) == len(walks))
+def _require_out_of_memory(fault: BaseException) -> None:
+    """Raises ``fault`` unless it says that memory ran out (each kind of device says it in its own words)."""
+    text = str(fault).lower()
+    if not isinstance(fault, MemoryError) and "out of memory" not in text and "allocate memory" not in text:
+        raise fault
 
 
-def stratified_order(labels: np.ndarray) -> np.ndarray:
-    """A fixed order of rows int64 (n,) in which every prefix holds the classes in about the split's proportions."""
-    shuffled = np.random.default_rng(0).permutation(len(labels))
-    place = np.empty(len(labels))
-    for label in np.unique(labels):
-        rows = shuffled[labels[shuffled] == label]
-        place[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
-    return shuffled[np.argsort(place[shuffled], kind="stable")]
+def _name(pieces: Sequence[Piece]) -> bytes:
+    """A digest of which images are in the batch, in which order."""
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        digest.update(repr((piece.pair, len(piece.rows))).encode() + piece.rows.tobytes())
+    return digest.digest()
+
+
+def _progress(walks: Sequence[_Walk], bits: dict[Pair, np.ndarray], started: float) -> Progress:
+    done = [walk for walk in walks if walk.seen == walk.total]
+    bits.update({walk.pair: walk.bits() for walk in done if walk.pair not in bits})
+    scores, answers = tuple(walk.score() for walk in walks), {walk.pair: walk.answers() for walk in walks}
+    return Progress(scores, answers, dict(bits), time.perf_counter() - started, len(done) == len(walks))

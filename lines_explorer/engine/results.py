@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from lines_explorer.analysis import Accuracy, Mean
 from lines_explorer.checkpoints.files import written_beside
 from lines_explorer.recipe import Recipe
@@ -35,12 +37,22 @@ class TaskScore:
         return Accuracy(self.correct, self.n)
 
 
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What is known image by image: ``right`` bool (n,) for the file's ``rows`` int64 (n,), in the order scored."""
+
+    rows: np.ndarray
+    right: np.ndarray
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One merged model's scores on one split, by task.
 
     ``seconds`` is the device time spent on it (when stored: when it was evaluated; nan if not known); ``source`` is
     "stored" or "evaluated".  While ``complete`` is False some scores' ``n`` is below their ``total`` or 0.
+    ``answers`` tells image by image, for the tasks that were evaluated for this answer (none of those stored before:
+    see `Engine.stored_answers`).
     """
 
     recipe: Recipe
@@ -49,6 +61,7 @@ class Evaluation:
     seconds: float
     complete: bool
     source: str
+    answers: Mapping[str, Answers] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

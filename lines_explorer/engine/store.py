@@ -7,9 +7,11 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +20,18 @@ from lines_explorer.errors import ExplorerError
 from lines_explorer.recipe import Recipe
 from lines_explorer.suites.cache import cache_folder, notice
 
-VERSION = 1
+VERSION = 2
 ATTEMPTS = 100
+MOST_BYTES = 512 * 2**20
+MOST_IN_MEMORY = 100_000
 SCHEMA = """CREATE TABLE IF NOT EXISTS results (
     suite TEXT NOT NULL, recipe TEXT NOT NULL, task TEXT NOT NULL, split TEXT NOT NULL, precision TEXT NOT NULL,
     n INTEGER NOT NULL, correct INTEGER NOT NULL, bits BLOB, seconds REAL,
-    PRIMARY KEY (suite, recipe, task, split, precision)) WITHOUT ROWID"""
+    PRIMARY KEY (suite, recipe, task, split, precision))"""
 FIND = "SELECT n, correct, bits, seconds FROM results WHERE suite=? AND recipe=? AND task=? AND split=? AND precision=?"
 PUT = "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+COUNT = "SELECT COUNT(*) FROM results"
+FORGET = "DELETE FROM results WHERE rowid IN (SELECT rowid FROM results ORDER BY rowid LIMIT 1 + ? / 8)"
 
 Key = tuple[str, str, str, str, str]
 
@@ -48,28 +54,46 @@ class Row:
         return np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8), count=self.n).astype(bool)
 
 
+class _Link:
+    """A connection of this process and the lock of those who use it."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection, self.lock, self.pid = _connect(path), threading.Lock(), os.getpid()
+
+    def run(self, action: Callable[[sqlite3.Connection], Any]) -> Any:
+        with self.lock:
+            return action(self.connection)
+
+
 class Store:
     """Results by (suite hash, recipe hash, task, split, precision), each row whole or absent.
 
-    ``path`` defaults to results.sqlite in the cache folder; ``Store(":memory:")`` keeps nothing.  A file that cannot
-    be written is replaced by memory, a damaged one or one of another schema version is moved aside; both with a notice.
-    Thread-safe; several processes may use one file.
+    ``path`` defaults to results.sqlite in the cache folder; ``Store(":memory:")`` keeps nothing.  Beyond
+    ``most_bytes`` the rows written longest ago are forgotten.  A damaged file, or one of another schema version, is
+    moved aside with a notice; one that cannot be written is still read, and what is new stays in memory: ``trouble``
+    then holds the sentence for people.  Reading never waits for somebody's writing.  Thread-safe; several processes
+    may use one file.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, most_bytes: int = MOST_BYTES) -> None:
         self.path = Path(path) if path is not None else cache_folder() / "results.sqlite"
-        self._lock = threading.RLock()
+        self.most_bytes = most_bytes
+        self.trouble: str | None = None
         self._shipped: dict[Key, Row] = {}
-        self._pid = os.getpid()
-        self._inherited: list[sqlite3.Connection] = []
-        self._connection = self._open()
+        self._memory: OrderedDict[Key, Row] = OrderedDict()
+        self._opening = threading.RLock()
+        self._inherited: list[_Link] = []
+        self._reader: _Link | None = None
+        self._writer: _Link | None = None
+        if str(self.path) != ":memory:":
+            self._open()
 
     def get(self, suite: str, recipe: str, task: str, split: str, precision: str = PRECISION) -> Row | None:
         """The stored row, or the shipped one, or None."""
         key = (suite, recipe, task, split, precision)
-        with self._lock:
-            found = self._execute(lambda connection: connection.execute(FIND, key).fetchone())
-        if found is None:
+        if (kept := self._memory.get(key)) is not None:
+            return kept
+        if (found := self._read(lambda connection: connection.execute(FIND, key).fetchone())) is None:
             return self._shipped.get(key)
         n, correct, bits, seconds = found
         return Row(n, correct, bits, float("nan") if seconds is None else seconds)
@@ -79,19 +103,12 @@ class Store:
         precision: str = PRECISION,
     ) -> None:  # fmt: skip
         """Keeps a completed task: ``right`` is bool (n,) over the whole split, in the file's order."""
-        row = (
-            suite,
-            recipe,
-            task,
-            split,
-            precision,
-            len(right),
-            int(right.sum()),
-            np.packbits(right).tobytes(),
-            seconds,
-        )
-        with self._lock:
-            self._execute(lambda connection: connection.execute(PUT, row))
+        key = (suite, recipe, task, split, precision)
+        row = Row(len(right), int(right.sum()), np.packbits(right).tobytes(), seconds)
+        if not self._write(lambda connection: self._put(connection, key, row)):
+            self._memory[key] = row
+            while len(self._memory) > MOST_IN_MEMORY:
+                self._memory.popitem(last=False)
 
     def seed(self, path: str | Path, suite_hash: str) -> int:
         """Adds a shipped results file (kept in memory, the database stays as it is); returns the number of rows.
@@ -107,58 +124,103 @@ class Store:
             rows = dict(_shipped_rows(content))
         except (OSError, ValueError, KeyError, TypeError, ExplorerError) as fault:
             raise ExplorerError(f"{path} is damaged ({fault}); reinstall it or delete it.") from fault
-        with self._lock:
-            self._shipped.update(rows)
+        self._shipped.update(rows)
         return len(rows)
 
     def __len__(self) -> int:
-        """Rows in the database, shipped ones not counted."""
-        with self._lock:
-            return self._execute(lambda connection: connection.execute("SELECT COUNT(*) FROM results").fetchone()[0])
+        """Rows kept, shipped ones not counted."""
+        found = self._read(lambda connection: connection.execute(COUNT).fetchone())
+        return len(self._memory) + (found[0] if found else 0)
 
     def close(self) -> None:
-        """Closes the database; the store cannot be used afterwards."""
-        with self._lock:
-            self._connection.close()
+        """Closes the database; what is put afterwards stays in memory."""
+        with self._opening:
+            for link in filter(None, (self._reader, self._writer)):
+                with link.lock:
+                    link.connection.close()
+            self._reader = self._writer = None
 
-    def _execute(self, action):
-        """Runs ``action`` on the connection; once more on a fresh one after a fault, a fork or a failing disk."""
-        if self._pid != os.getpid():
-            self._inherited.append(self._connection)  # closing it here would release the parent's locks
-            self._pid, self._connection = os.getpid(), self._open()
-        try:
-            return action(self._connection)
-        except sqlite3.DatabaseError as fault:
-            if isinstance(fault, sqlite3.ProgrammingError | sqlite3.IntegrityError):
-                raise
-            self._connection.close()
-            self._connection = self._in_memory(fault) if _cannot_write(fault) else self._open()
-            return action(self._connection)
+    def _put(self, connection: sqlite3.Connection, key: Key, row: Row) -> None:
+        connection.execute(PUT, (*key, row.n, row.correct, row.bits, row.seconds))
+        pages, free, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        if (pages - free) * size > self.most_bytes:
+            connection.execute(FORGET, connection.execute(COUNT).fetchone())
 
-    def _open(self) -> sqlite3.Connection:
-        if str(self.path) == ":memory:":
-            return _connect(":memory:")
+    def _read(self, action: Callable[[sqlite3.Connection], Any]) -> Any:
+        """The answer of the file, or None when there is none to read."""
+        for _ in range(2):
+            if (link := self._mine("_reader")) is None:
+                return None
+            try:
+                return link.run(action)
+            except sqlite3.DatabaseError as fault:
+                _raise_mistake(fault)
+                self._reopen(link)
+        return None
+
+    def _write(self, action: Callable[[sqlite3.Connection], Any]) -> bool:
+        """Whether the file took it.  A full or failing disk ends the writing; a damaged file is opened anew."""
+        for _ in range(2):
+            if (link := self._mine("_writer")) is None:
+                return False
+            try:
+                link.run(action)
+                return True
+            except sqlite3.OperationalError as fault:
+                self._stop_writing(fault)
+                return False
+            except sqlite3.DatabaseError as fault:
+                _raise_mistake(fault)
+                self._reopen(link)
+        return False
+
+    def _mine(self, which: str) -> _Link | None:
+        """This process's link; after a fork a new one, as closing the parent's would release the parent's locks."""
+        link = getattr(self, which)
+        if link is None or link.pid == os.getpid():
+            return link
+        with self._opening:
+            self._inherited += filter(None, (self._reader, self._writer))
+            self._open()
+            return getattr(self, which)
+
+    def _reopen(self, failed: _Link) -> None:
+        with self._opening:
+            if failed in (self._reader, self._writer):
+                self._open()
+
+    def _open(self) -> None:
+        self._reader = self._writer = None
         for _ in range(2):
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                return _connect(self.path)
+                self._reader, self._writer = _Link(self.path), _Link(self.path)
+                return
             except (OSError, sqlite3.OperationalError) as fault:
-                return self._in_memory(fault)
+                self._stop_writing(fault)
+                self._reader = _read_only(self.path)
+                return
             except sqlite3.DatabaseError as fault:
                 if (failed := self._move_aside(fault)) is not None:
-                    return self._in_memory(failed)
-        return self._in_memory("it was damaged twice")
+                    self._stop_writing(failed)
+                    return
+        self._stop_writing("it was damaged twice")
 
-    def _in_memory(self, why: object) -> sqlite3.Connection:
-        notice(
-            "store",
+    def _stop_writing(self, why: object) -> None:
+        self._writer = None
+        self.trouble = (
             f"Results cannot be kept in {self.path} ({why}); they are kept in memory only. Set "
-            "LINES_EXPLORER_CACHE to a folder you may write to.",
+            "LINES_EXPLORER_CACHE to a folder you may write to."
         )
-        return _connect(":memory:")
+        notice("store", self.trouble)
 
     def _move_aside(self, why: object) -> OSError | None:
-        aside = self.path.with_name(f"{self.path.name}.aside-{time.time_ns()}")
+        """Renames the file and its companions to a name that is free, whatever the clock says."""
+        stamp = time.time_ns()
+        while (aside := self.path.with_name(f"{self.path.name}.aside-{stamp}")).exists():
+            stamp += 1
         try:
             for suffix in ("", "-wal", "-shm"):
                 part = self.path.with_name(self.path.name + suffix)
@@ -174,7 +236,7 @@ class Store:
         return None
 
 
-def _connect(path: str | Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     """An open, checked database in autocommit mode: every row is written whole or not at all."""
     connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     try:
@@ -205,8 +267,10 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.05)
 
 
-def _cannot_write(fault: sqlite3.DatabaseError) -> bool:
-    return isinstance(fault, sqlite3.OperationalError)
+def _raise_mistake(fault: sqlite3.DatabaseError) -> None:
+    """Raises the fault again when it is a mistake of the program, not of the file."""
+    if isinstance(fault, sqlite3.ProgrammingError | sqlite3.IntegrityError):
+        raise fault
 
 
 def _shipped_rows(content: dict) -> Iterable[tuple[Key, Row]]:

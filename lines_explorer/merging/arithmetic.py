@@ -1,6 +1,6 @@
-"""θ = θ₀ + λτ, and where τ comes from."""
+"""θ = θ₀ + λτ, where τ comes from, its sum and mean over tasks, and the norm ratio that sets α for any merge."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -69,3 +69,50 @@ def apply(
         if key in weights:
             require_finite(key, [(f"the merged model (factor {factors[key]:g}, {weight.dtype})", merged[key])])
     return merged
+
+
+def sum_task_vectors(task_vectors: Sequence[Tensors]) -> dict[str, Tensor]:
+    """Σₜ τₜ in float32.
+
+    Raises:
+        ExplorerError: no task vector, or their names or shapes differ.
+    """
+    if not task_vectors:
+        raise ExplorerError("There is nothing to merge: give at least one task vector.")
+    first = task_vectors[0]
+    for number, other in enumerate(task_vectors[1:], start=2):
+        require_same_tensors(first, other, "task vector 1", f"task vector {number}")
+    total = {key: torch.zeros_like(tensor, dtype=torch.float32) for key, tensor in first.items()}
+    for tau in task_vectors:
+        for key, tensor in tau.items():
+            total[key] += tensor
+    return total
+
+
+def average_task_vectors(task_vectors: Sequence[Tensors]) -> dict[str, Tensor]:
+    """(1/T) Σₜ τₜ in float32. Raises as ``sum_task_vectors``."""
+    return {key: total / len(task_vectors) for key, total in sum_task_vectors(task_vectors).items()}
+
+
+def norm_ratio(task_vectors: Sequence[Tensors], merged: Tensors) -> float:
+    """The α of multi-task LiNeS: (1/T)·‖Σₜ τₜ‖₁ / ‖τ_MTL‖₁ over whole vectors, so 1/T for a plain sum.
+
+    The norms are accumulated in float64.
+
+    Raises:
+        ExplorerError: names or shapes differ, a value is not finite, or the merged task vector is zero.
+    """
+    total = sum_task_vectors(task_vectors)
+    require_same_tensors(total, merged, "the task vectors", "the merged task vector")
+    norm = _l1_norm(merged, "the merged task vector")
+    if norm == 0:
+        raise ExplorerError("The merged task vector is zero, so alpha has no norm ratio; set alpha by hand.")
+    return _l1_norm(total, "the sum of the task vectors") / norm / len(task_vectors)
+
+
+def _l1_norm(tensors: Tensors, whose: str) -> float:
+    norm = 0.0
+    for key, tensor in tensors.items():
+        require_finite(key, [(whose, tensor)])
+        norm += float(tensor.abs().sum(dtype=torch.float64))
+    return norm

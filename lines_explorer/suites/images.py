@@ -1,52 +1,123 @@
-"""A split's images: decoded once from parquet to uint8, then memory-mapped from the cache folder."""
+"""A split's images: decoded and preprocessed once to uint8, then memory-mapped from the cache folder by all processes."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import os
+import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lines_explorer.checkpoints.files import written_beside
+from lines_explorer.checkpoints import written_beside
 from lines_explorer.errors import ExplorerError
 from lines_explorer.suites.cache import cache_folder, notice
+from lines_explorer.suites.sources import REMEDY, Source
 from lines_explorer.suites.task import Task
 
 if TYPE_CHECKING:
     from PIL import Image
 
-REMEDY = "reinstall it or rebuild it with `build-suite`."
+TRANSFORM = "shorter side bicubic, centre crop, RGB, uint8; 2"  # its number goes up when a pixel could change
+LIMIT_GB = 20.0
+DAY = 86400.0  # seconds after which a half-written file is no longer somebody's work
 Arrays = tuple[np.ndarray, np.ndarray]
 
 
-def cached_images(task: Task, split: str, size: int, digest: str, check: bool) -> Arrays:
-    """The split's images uint8 (n, 3, size, size) and labels int64 (n,), in the file's order.
+def cached_images(source: Source, task: Task, size: int) -> Arrays:
+    """The split's images uint8 (n, 3, size, size) and labels int64 (n,), in the source's order.
 
-    ``digest`` is the parquet's sha256 and, with the class names, names the cache files; ``check`` says that it was
-    only promised (by the manifest) and must be verified before decoding.  Raises ExplorerError for a missing or
-    damaged parquet; an unusable cache folder is noticed once and the arrays then live in memory.
+    The cache files are named by the hashes of the data (`Source.digest`), the class names and the transform; they are
+    renamed into place, so processes can share them.  Raises ExplorerError for missing or damaged data; an unusable
+    cache folder is noticed once and the arrays then live in memory.
     """
-    classes = hashlib.sha256("\0".join(task.classes).encode()).hexdigest()
-    stem = cache_folder() / "images" / f"{digest[:32]}-{classes[:8]}-{size}"
+    key = json.dumps([source.digest(), task.classes, TRANSFORM, size])
+    stem = cache_folder() / "images" / hashlib.sha256(key.encode()).hexdigest()[:40]
     images, labels = stem.with_suffix(".images.npy"), stem.with_suffix(".labels.npy")
     if (kept := _read_cache(images, labels, size)) is not None:
         return kept
-    decoded = decode(task, split, size, digest if check else None)
+    numbers = class_numbers(source, task)
     try:
-        for path, array in zip((images, labels), decoded, strict=True):
-            with written_beside(path) as beside, beside.open("wb") as file:
-                np.save(file, array)
+        _make_room(images.parent, len(numbers) * 3 * size * size)
+        with written_beside(images) as beside, beside.open("wb") as file:
+            _write_header(file, (len(numbers), 3, size, size))
+            _decode(source, len(numbers), size, lambda _, pixels: file.write(pixels.tobytes()))
+        with written_beside(labels) as beside, beside.open("wb") as file:
+            np.save(file, numbers)
+        if (kept := _read_cache(images, labels, size)) is not None:
+            return kept
     except OSError as fault:
         notice(
             "cache",
-            f"The cache folder {cache_folder()} cannot be written ({fault.strerror}); images are kept in "
+            f"The cache folder {cache_folder()} cannot be written ({fault.strerror or fault}); images are kept in "
             "memory only. Set LINES_EXPLORER_CACHE to a folder you may write to.",
         )
-        return decoded
-    return _read_cache(images, labels, size) or decoded
+    return decode(source, task, size)
+
+
+def decode(source: Source, task: Task, size: int) -> Arrays:
+    """Decodes the split into memory; shapes and errors as `cached_images`."""
+    numbers = class_numbers(source, task)
+    images = np.empty((len(numbers), 3, size, size), dtype=np.uint8)
+    _decode(source, len(numbers), size, images.__setitem__)
+    return images, numbers
+
+
+def class_numbers(source: Source, task: Task) -> np.ndarray:
+    """Labels int64 (n,) of a source, 0 … C − 1 in the order of the task's classes.
+
+    Raises ExplorerError when the data's own class names, or their order, are not the task's, or a label is none.
+    """
+    names, labels = source.names(), source.labels()
+    if len(labels) == 0:
+        raise ExplorerError(f"{task.name}: its data hold no pictures; name a split or file that does.")
+    by_name = {_plain(name): number for number, name in enumerate(task.classes)}
+    if isinstance(labels[0], str):
+        unknown = [label for label in labels if _plain(str(label)) not in by_name]
+        if unknown:
+            raise ExplorerError(f"Task {task.name}: the data have the class {unknown[0]}, which suite.yaml has not.")
+        return np.asarray([by_name[_plain(str(label))] for label in labels], dtype=np.int64)
+    check_names(names, task)
+    if any(label is None for label in labels):
+        raise ExplorerError(f"Task {task.name}: some pictures have no label; leave them out of the data.")
+    numbers = np.asarray(labels, dtype=np.int64)
+    if numbers.min() < 0 or numbers.max() >= len(task.classes):
+        raise ExplorerError(f"Task {task.name}: labels must be 0 to {len(task.classes) - 1}; {REMEDY}")
+    return numbers
+
+
+def check_names(names: tuple[str, ...], task: Task) -> None:
+    """Holds the class names that the data state against the task's.
+
+    Where suite.yaml lists ``classes`` they must be the same, in order.  Where it lists only prompts (in other words
+    than the data), the number must be the same and no name may be another class's prompt.
+    """
+    if not names:
+        notice(
+            f"names of {task.name}",
+            f"Task {task.name}: the data state no class names, so their order is taken from suite.yaml unchecked.",
+        )
+        return
+    ours, theirs = [_plain(name) for name in task.classes], [_plain(name) for name in names]
+    listed = f"the data's classes {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
+    if len(ours) != len(theirs):
+        raise ExplorerError(f"{listed} ({len(names)}) are not those of task {task.name} in suite.yaml ({len(ours)}).")
+    for number, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+        if our != their and (task.names_known or (their in ours and our in theirs)):
+            raise ExplorerError(
+                f"{listed} are not those of task {task.name} in suite.yaml, in order: class {number} is "
+                f"{names[number]} there and {task.classes[number]} here."
+            )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", " ", name).strip().casefold() or name
 
 
 def _read_cache(images: Path, labels: Path, size: int) -> Arrays | None:
@@ -56,70 +127,89 @@ def _read_cache(images: Path, labels: Path, size: int) -> Arrays | None:
     except (OSError, ValueError, EOFError):
         return None
     right = pair[0].dtype == np.uint8 and pair[0].shape == (len(pair[1]), 3, size, size) and pair[1].dtype == np.int64
+    with contextlib.suppress(OSError):
+        os.utime(images)  # used now: the last to be evicted
     return pair if right else None
 
 
-def decode(task: Task, split: str, size: int, expected_sha256: str | None = None) -> Arrays:
-    """Decodes the split's parquet in one pass; shapes and errors as `cached_images`.
+def _write_header(file: io.BufferedWriter, shape: tuple[int, ...]) -> None:
+    header = {"descr": np.dtype(np.uint8).str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
 
-    The file's ClassLabel names must be the task's classes in order.  Images of another size are resized (bicubic,
-    shorter side) and centre-cropped, as open_clip's preprocessing does.
+
+def _make_room(folder: Path, needed: int) -> None:
+    """Removes the least recently used images until ``needed`` bytes more stay under the limit.
+
+    The limit is ``LINES_EXPLORER_CACHE_GB`` (20 GB).  Raises OSError when one split alone is larger.
     """
-    path = task.splits[split]
-    table = _table(path, expected_sha256)
-    _check_classes(path, table.schema.metadata or {}, task)
-    labels = np.asarray(table.column("label").to_pylist(), dtype=np.int64)
-    if len(labels) == 0 or labels.min() < 0 or labels.max() >= len(task.classes):
-        raise ExplorerError(f"{path}: labels must be 0 to {len(task.classes) - 1} and at least one; {REMEDY}")
-    images = np.empty((len(labels), 3, size, size), dtype=np.uint8)
-    for row, cell in enumerate(table.column("image").to_pylist()):
-        images[row] = _pixels(path, row, cell, size)
-    return images, labels
+    limit = _limit()
+    if needed > limit:
+        raise OSError(None, f"{needed / 1e9:.1f} GB of images are over LINES_EXPLORER_CACHE_GB = {limit / 1e9:g}")
+    total, found = 0, []
+    for path in folder.glob("*.npy") if folder.is_dir() else ():
+        with contextlib.suppress(OSError):
+            state = path.stat()
+            if path.name.startswith("."):
+                if time.time() - state.st_mtime > DAY:
+                    path.unlink()
+            elif path.name.endswith(".images.npy"):
+                total += state.st_size
+                found.append((state.st_mtime, state.st_size, path))
+    for _, size, path in sorted(found):
+        if total + needed <= limit:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+            path.with_name(path.name.replace(".images.", ".labels.")).unlink(missing_ok=True)
+        total -= size
 
 
-def _table(path: Path, expected_sha256: str | None):  # -> pyarrow.Table
-    import pyarrow
-    import pyarrow.parquet
-
-    from lines_explorer.checkpoints import sha256
-
-    found = sha256(path)
-    if expected_sha256 is not None and found != expected_sha256:
-        raise ExplorerError(
-            f"{path} is damaged or was exchanged: its sha256 is {found[:12]}…, "
-            f"expected {expected_sha256[:12]}…; {REMEDY}"
-        )
+def _limit() -> float:
+    text = os.environ.get("LINES_EXPLORER_CACHE_GB", "")
     try:
-        return pyarrow.parquet.read_table(path, columns=["image", "label"])
-    except (pyarrow.ArrowException, OSError, KeyError) as fault:
-        raise ExplorerError(
-            f"{path} is truncated or damaged and cannot be read as parquet ({str(fault).splitlines()[0]}); {REMEDY}"
-        ) from fault
+        limit = float(text or LIMIT_GB)
+    except ValueError:
+        limit = -1.0
+    if not limit >= 0:
+        raise ExplorerError(f"LINES_EXPLORER_CACHE_GB is {text}; write a number of gigabytes, such as 20.")
+    return limit * 1e9
 
 
-def _check_classes(path: Path, metadata: dict[bytes, bytes], task: Task) -> None:
-    try:
-        names = json.loads(metadata[b"huggingface"])["info"]["features"]["label"]["names"]
-    except (KeyError, TypeError, ValueError):
-        raise ExplorerError(f"{path} states no class names for its column label (a ClassLabel is needed).") from None
-    if tuple(names) != task.classes:
-        raise ExplorerError(f"{path}: its classes {names} are not those of task {task.name} in suite.yaml, in order.")
+def _decode(source: Source, count: int, size: int, take: Callable[[int, np.ndarray], object]) -> None:
+    """Hands the pixels uint8 (3, size, size) of rows 0 … count − 1 to ``take``, one after the other."""
+    done = 0
+    for done, (name, content) in enumerate(source.pictures(range(count)), start=1):
+        take(done - 1, pixels(name, content, size))
+    if done != count:
+        raise ExplorerError(f"The data have {count} labels and {done} pictures; {REMEDY}")
 
 
-def _pixels(path: Path, row: int, cell: dict | None, size: int) -> np.ndarray:
+def pixels(name: str, content: bytes | None, size: int) -> np.ndarray:
+    """uint8 (3, size, size) of an encoded picture, by open_clip's evaluation transform up to its division by 255.
+
+    Raises ExplorerError naming the picture when it cannot be decoded.
+    """
     from PIL import Image
 
     try:
-        image = Image.open(io.BytesIO(cell["bytes"])).convert("RGB")
-    except (TypeError, KeyError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as fault:
-        raise ExplorerError(f"{path}: the image in row {row} cannot be decoded ({fault}); {REMEDY}") from fault
-    if image.size != (size, size):
-        image = _resized(image, size)
-    return np.asarray(image).transpose(2, 0, 1)
+        if content is None:
+            raise ValueError("the cell holds no encoded picture")
+        with Image.open(io.BytesIO(content)) as image:
+            image.load()
+            return np.asarray(_squared(image, size).convert("RGB")).transpose(2, 0, 1)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, OverflowError, MemoryError) as fault:
+        raise ExplorerError(f"{name} cannot be decoded ({_reason(fault)}); {REMEDY}") from fault
 
 
-def _resized(image: Image.Image, size: int) -> Image.Image:
-    scale = size / min(image.size)
-    width, height = (max(size, round(side * scale)) for side in image.size)
-    left, top = (width - size) // 2, (height - size) // 2
+def _squared(image: Image.Image, size: int) -> Image.Image:
+    """Shorter side to ``size`` (bicubic; the other side rounded down), then the centre: torchvision's arithmetic."""
+    if image.size == (size, size):
+        return image
+    shorter = min(image.size)
+    width, height = (size if side == shorter else int(size * side / shorter) for side in image.size)
+    left, top = round((width - size) / 2), round((height - size) / 2)
     return image.resize((width, height), resample=3).crop((left, top, left + size, top + size))
+
+
+def _reason(fault: BaseException) -> str:
+    return re.sub(r"<_io.BytesIO object at \w+>", "it", str(fault)) or type(fault).__name__

@@ -1,21 +1,66 @@
-"""suite.yaml read and checked: what a suite is made of, before any file is opened."""
+"""A suite.yaml's content, checked: what a suite is made of, before any of its files is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lines_explorer.errors import ExplorerError
+from lines_explorer.suites.schema import Where, read_checked
+
+TEMPLATE = "a photo of a {}."
+REPOSITORY = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Weights on the Hugging Face hub: a repository, or one ``file`` of it."""
+
+    repository: str
+    revision: str | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        return f"hub:{self.repository}" + (f"/{self.file}" if self.file else "")
+
+
+Place = Path | Hub
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where a split's labelled pictures lie: one of ``folder`` (a subfolder per class), ``parquet`` files or ``hub``.
+
+    ``image`` and ``label`` are column names; ``held_out`` says that the split is the part of these pictures that the
+    reference's rule keeps for validation.
+    """
+
+    folder: Path | None = None
+    parquet: tuple[Path, ...] = ()
+    hub: str | None = None
+    config: str | None = None
+    split: str | None = None
+    revision: str | None = None
+    image: str = "image"
+    label: str = "label"
+    held_out: bool = False
+
+    def __str__(self) -> str:
+        named = "/".join(part for part in (self.hub, self.config, self.split) if part)
+        return f"hub:{named}" if self.hub else str(self.folder or ", ".join(map(str, self.parquet)))
 
 
 @dataclass(frozen=True)
 class Task:
     """Labelled images and their class prompts.
 
-    ``splits`` maps a split ("validation", "test" or a shift's name) to its parquet file; ``shifts`` maps those of
-    them that are shifted sets to their titles.
+    ``splits`` maps a split ("validation", "test" or a shift's name) to its parquet file with columns image and label,
+    or to its Data; ``shifts`` maps those of them that are shifted sets to their titles.  ``head``: a file with the
+    classifier.  ``names_known``: the data's own class names were given, so that they can be held against it.
     """
 
     name: str
@@ -25,8 +70,10 @@ class Task:
     classes: tuple[str, ...]
     prompts: tuple[str, ...]
     templates: tuple[str, ...]
-    splits: Mapping[str, Path] = field(hash=False)
+    splits: Mapping[str, Path | Data] = field(hash=False)
     shifts: Mapping[str, str] = field(default_factory=dict, hash=False)
+    head: Path | None = None
+    names_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -36,81 +83,161 @@ class Description:
     name: str
     title: str
     architecture: str
-    config: Path
-    weights: Path
-    text: Path
-    experts: Mapping[str, Path]
+    config: Path | None
+    activation: str | None
+    preprocess: Mapping[str, tuple[float, ...]] | None
+    weights: Place
+    text: Path | None
+    experts: Mapping[str, Place]
     tasks: Mapping[str, Task]
 
 
 def read_description(folder: Path) -> Description:
     """Reads ``folder/suite.yaml``.
 
-    Raises ExplorerError naming the file and the field when the YAML is damaged, or a field is missing or wrong.
+    Raises ExplorerError naming the file and the field when the YAML is damaged, a field is unknown, missing or wrong,
+    or a path leads out of the suite's folder and of the folders named in ``LINES_EXPLORER_DATA``.
     """
-    import yaml
-
     file = folder / "suite.yaml"
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise ExplorerError(f"{file} cannot be read ({fault.strerror}); a suite is a folder with it.") from fault
-    except (yaml.YAMLError, UnicodeDecodeError) as fault:
-        raise ExplorerError(f"{file} is damaged: {str(fault).splitlines()[0]}.") from fault
-    base = _get(file, content, "base", dict)
-    experts = _get(file, content, "experts", dict)
-    tasks = {str(name): _task(file, folder, str(name), row) for name, row in _get(file, content, "tasks", dict).items()}
-    if extra := sorted(map(str, set(experts) - set(tasks))):
-        raise ExplorerError(f"{file}: experts without a task of the same name: {', '.join(extra)}.")
+    content = read_checked(file)
+    top, paths = Where(file), _Paths(folder)
+    base, experts = content["base"], {str(name): place for name, place in content["experts"].items()}
+    tasks = {str(name): _task(top / "tasks" / name, paths, str(name), row) for name, row in content["tasks"].items()}
+    if extra := sorted(set(experts) - set(tasks)):
+        raise (top / "experts").fail(
+            f"has experts without a task of the same name: {', '.join(extra)}; known tasks are {', '.join(tasks)}"
+        )
+    at = top / "base"
     return Description(
-        name=_get(file, content, "name", str),
-        title=_get(file, content, "title", str),
-        architecture=_get(file, base, "architecture", str, "base"),
-        config=_inside(file, folder, _get(file, base, "config", str, "base")),
-        weights=_inside(file, folder, _get(file, base, "weights", str, "base")),
-        text=_inside(file, folder, _get(file, content, "text", str)),
-        experts={str(name): _inside(file, folder, path) for name, path in experts.items()},
+        name=content["name"],
+        title=content["title"],
+        architecture=base["architecture"],
+        config=paths.inside(at / "config", base["config"]) if "config" in base else None,
+        activation=base.get("activation"),
+        preprocess=_preprocess(base.get("preprocess")),
+        weights=paths.weights(at / "weights", base["weights"]),
+        text=paths.inside(top / "text", content["text"]) if "text" in content else None,
+        experts={name: paths.weights(top / "experts" / name, place) for name, place in experts.items()},
         tasks=tasks,
     )
 
 
-def _task(file: Path, folder: Path, name: str, row: Any) -> Task:
-    where = f"tasks.{name}"
-    shifts = row.get("shifts") or {} if isinstance(row, dict) else {}
-    splits = dict(_get(file, row, "splits", dict, where))
+@dataclass(frozen=True)
+class _Paths:
+    """Paths of one suite: they stay inside its folder, or inside a folder that the user (not the suite) allows."""
+
+    folder: Path
+
+    def inside(self, where: Where, written: str) -> Path:
+        path = (self.folder / Path(written).expanduser()).resolve()
+        allowed = [part for part in os.environ.get("LINES_EXPLORER_DATA", "").split(os.pathsep) if part]
+        if not any(path.is_relative_to(Path(root).resolve()) for root in (self.folder, *allowed)):
+            raise where.fail(
+                f"is {written}, which lies outside the suite's folder; move it there, or name a folder that holds it "
+                "in LINES_EXPLORER_DATA"
+            )
+        return path
+
+    def several(self, where: Where, written: str | Sequence[str]) -> tuple[Path, ...]:
+        """The files of one path, of several, or of a pattern with ``*``, in order."""
+        found: list[Path] = []
+        for text in [written] if isinstance(written, str) else written:
+            path = self.inside(where, text)
+            matches = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+            if not matches:
+                raise where.fail(f"is {text}, which no file matches; check the folder and the pattern")
+            found += [self.inside(where, str(match)) for match in matches]
+        return tuple(found)
+
+    def weights(self, where: Where, value: str | Mapping[str, Any]) -> Place:
+        if isinstance(value, str):
+            return self.inside(where, value)
+        return Hub(_repository(where, value["hub"]), value.get("revision"), value.get("file"))
+
+    def data(self, where: Where, value: str | Mapping[str, Any], split: str) -> Path | Data:
+        if isinstance(value, str):
+            path = self.inside(where, value)
+            return Data(folder=path) if path.is_dir() else path
+        columns = {key: value[key] for key in ("image", "label", "config", "revision") if key in value}
+        if "folder" in value:
+            return Data(folder=self.inside(where / "folder", value["folder"]))
+        if "parquet" in value:
+            return Data(parquet=self.several(where / "parquet", value["parquet"]), **columns)
+        return Data(hub=_repository(where, value["hub"]), split=value.get("split", split), **columns)
+
+
+def _task(where: Where, paths: _Paths, name: str, row: Mapping[str, Any]) -> Task:
+    splits = _splits(where / "splits", paths, row["splits"])
+    shifts = row.get("shifts", {})
     if twice := sorted(set(splits) & set(shifts)):
-        raise ExplorerError(f"{file}: {where} has {twice[0]} both as a split and as a shift.")
-    splits.update({shift: _get(file, value, "file", str, f"{where}.shifts.{shift}") for shift, value in shifts.items()})
-    classes = tuple(map(str, _get(file, row, "classes", list, where)))
-    prompts = tuple(map(str, _get(file, row, "prompts", list, where)))
-    if len(prompts) != len(classes):
-        raise ExplorerError(
-            f"{file}: {where} has {len(classes)} classes and {len(prompts)} prompts; one each is needed."
-        )
+        raise where.fail(f"has {twice[0]} both as a split and as a shift; rename one")
+    for shift, value in shifts.items():
+        at = where / "shifts" / shift
+        splits[str(shift)] = paths.data(at, value.get("file") or value["data"], str(shift))
+    classes, prompts, templates = _words(where, row, splits)
     return Task(
         name=name,
-        title=_get(file, row, "title", str, where),
-        domain=_get(file, row, "domain", str, where),
-        new_in_test=_get(file, row, "new_in_test", str, where),
+        title=row.get("title", name),
+        domain=row.get("domain", "pictures"),
+        new_in_test=row.get("new_in_test", "other pictures"),
         classes=classes,
         prompts=prompts,
-        templates=tuple(map(str, _get(file, row, "templates", list, where))),
-        splits={str(split): _inside(file, folder, path) for split, path in splits.items()},
+        templates=templates,
+        splits=splits,
         shifts={str(shift): str(value.get("title", shift)) for shift, value in shifts.items()},
+        head=paths.inside(where / "head", row["head"]) if "head" in row else None,
+        names_known="classes" in row,
     )
 
 
-def _get(file: Path, content: Any, key: str, kind: type, where: str = "") -> Any:
-    label = f"{where}.{key}" if where else key
-    if not isinstance(content, dict) or key not in content:
-        raise ExplorerError(f"{file}: the field {label} is missing.")
-    if not isinstance(content[key], kind) or not content[key]:
-        raise ExplorerError(f"{file}: the field {label} must be a non-empty {kind.__name__}, got {content[key]!r}.")
-    return content[key]
+def _splits(where: Where, paths: _Paths, rows: Mapping[str, Any]) -> dict[str, Path | Data]:
+    """The splits that are scored; without a validation split, a part of ``train`` is held out for it."""
+    if unknown := sorted(set(rows) - {"train", "validation", "test"}):
+        raise (where / unknown[0]).fail("is unknown; splits are train, validation and test, other sets are shifts")
+    splits = {split: paths.data(where / split, rows[split], split) for split in ("validation", "test") if split in rows}
+    if "train" in rows and "validation" not in rows:
+        train = paths.data(where / "train", rows["train"], "train")
+        found = train if isinstance(train, Data) else Data(parquet=(train,))
+        splits = {"validation": Data(**{**vars(found), "held_out": True})} | splits
+    if not splits:
+        raise where.fail("has neither validation nor test nor train; name at least one")
+    return splits
 
 
-def _inside(file: Path, folder: Path, relative: Any) -> Path:
-    path = (folder / str(relative)).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise ExplorerError(f"{file}: {relative} lies outside the suite's folder.")
-    return path
+def _words(where: Where, row: Mapping[str, Any], splits: Mapping[str, Path | Data]) -> tuple[tuple[str, ...], ...]:
+    """(classes, prompts, templates); class names are read from local data where suite.yaml gives none."""
+    prompts = tuple(map(str, row.get("prompts", ())))
+    classes = tuple(map(str, row.get("classes", prompts))) or _names_in_data(where, splits)
+    prompts = prompts or tuple(name.replace("_", " ") for name in classes)
+    if len(prompts) != len(classes):
+        raise where.fail(f"has {len(classes)} classes and {len(prompts)} prompts; one each is needed")
+    if twice := [name for name, count in Counter(classes).items() if count > 1]:
+        raise (where / "classes").fail(f"has {twice[0]} twice; class names are unique")
+    templates = tuple(map(str, row.get("templates", (TEMPLATE,))))
+    for number, template in enumerate(templates):
+        if template.count("{}") != 1:
+            raise (where / "templates" / number).fail(f"needs {{}} once, where the prompt goes, got {template!r}")
+    return classes, prompts, templates
+
+
+def _names_in_data(where: Where, splits: Mapping[str, Path | Data]) -> tuple[str, ...]:
+    from lines_explorer.suites.sources import open_source
+
+    for data in splits.values():
+        if isinstance(data, Path) or not data.hub:
+            names = open_source(data).names()
+            if names:
+                return names
+    raise (where / "classes").fail(
+        "is missing: the data do not state class names here; list them (or prompts) in the order of the labels"
+    )
+
+
+def _preprocess(row: Mapping[str, Any] | None) -> dict[str, tuple[float, ...]] | None:
+    return {key: tuple(map(float, row[key])) for key in ("mean", "std")} if row else None
+
+
+def _repository(where: Where, written: str) -> str:
+    if not REPOSITORY.fullmatch(written) or ".." in written:
+        raise (where / "hub").fail(f"is {written}, which is not a name on the hub; write OWNER/NAME")
+    return written
