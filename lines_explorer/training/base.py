@@ -52,7 +52,7 @@ class Plan:
     as the same; ``muon``: Muon for the blocks' matrices, else AdamW for everything.
     """
 
-    cycles: tuple[int, ...] = (3600, 6000)
+    cycles: tuple[int, ...] = (3600, 5400)
     batch: int = 256
     icons: int = 104
     glyphs: int = 32

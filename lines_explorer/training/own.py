@@ -7,9 +7,11 @@ tasks and experts stay in the new suite, so that one sees at once what the new e
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +100,8 @@ def _picture(path: Path, size: int) -> Image.Image:
 def build_own(folder: Path, out: Path, recipe: expert.Recipe) -> None:
     """The embedded suite plus one task and expert per sub-folder of ``folder``, written to ``out``.
 
-    Continues an interrupted build: experts that are done are kept.
+    Continues an interrupted build: an expert that is done is kept as long as its pictures, its head, the base and
+    the recipe are the same.
     """
     if not folder.is_dir():
         raise ExplorerError(f"{folder} is no folder; give one with TASK/CLASS/pictures in it.")
@@ -146,13 +149,25 @@ def _add_text(out: Path, tasks: list[TaskData]) -> None:
 def _add_experts(out: Path, tasks: list[TaskData], recipe: expert.Recipe) -> None:
     heads = assemble.heads(out, [task.name for task in tasks])
     for task in tasks:
-        if (out / "experts" / f"{task.name}.safetensors").is_file():
+        chosen = np.array(task.splits) == "train"
+        pixels, labels = np.stack(task.pixels)[chosen], np.array(task.labels)[chosen]
+        made = {"recipe": asdict(recipe), "made_from": _made_from(out, heads[task.name], pixels, labels)}
+        log = out / "experts" / f"{task.name}.json"
+        if log.is_file() and made.items() <= json.loads(log.read_text(encoding="utf-8")).items():
             continue
         visual, start = build.image_tower(out)
-        pixels, labels = np.stack(task.pixels), np.array(task.labels)
-        chosen = np.array(task.splits) == "train"
         torch.manual_seed(recipe.seed)
-        checkpoint = out / f".expert-{task.name}.checkpoint"
-        facts = expert.fine_tune(visual, heads[task.name], pixels[chosen], labels[chosen], recipe, checkpoint)
+        checkpoint = out / f".expert-{task.name}-{made['made_from'][:12]}.checkpoint"
+        facts = expert.fine_tune(visual, heads[task.name], pixels, labels, recipe, checkpoint)
         assemble.write_expert(out, task.name, start, visual.state_dict())
+        assemble.write_text(log, json.dumps(made | facts, indent=1) + "\n")
         print(task.name, json.dumps(facts), flush=True)
+
+
+def _made_from(out: Path, head: torch.Tensor, pixels: np.ndarray, labels: np.ndarray) -> str:
+    """One sha256 of everything an expert is trained from, beside the recipe."""
+    parts = (np.ascontiguousarray(head.numpy()), np.ascontiguousarray(pixels), np.ascontiguousarray(labels))
+    digest = hashlib.sha256(sha256(out / "base.safetensors").encode())
+    for part in parts:
+        digest.update(part.data)
+    return digest.hexdigest()

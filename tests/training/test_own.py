@@ -101,3 +101,8 @@ def test_a_whole_suite(pictures, tiny_suite_folder, tmp_path, monkeypatch):
     before = (out / "experts/balls.safetensors").read_bytes()
     own.build_own(pictures, out, expert.Recipe(steps=30, batch=16, rate=1e-3))
     assert (out / "experts/balls.safetensors").read_bytes() == before, "a second run keeps what is done"
+    for index in range(20):
+        shutil.copy(pictures / f"balls/red/{index}.png", pictures / f"balls/blue/wrong{index}.png")
+    own.build_own(pictures, out, expert.Recipe(steps=30, batch=16, rate=1e-3))
+    assert (out / "experts/balls.safetensors").read_bytes() != before, "other pictures make another expert"
+    assert Suite(out).verify() == []
