@@ -175,11 +175,11 @@ def merge(
     factors: Factors = None,
     rest: Rest = None,
     rule: Rule = "reference",
-    file_format: Annotated[str, typer.Option("--format", help="open_clip.")] = "open_clip",
+    file_format: Annotated[str, typer.Option("--format", help="open_clip, hf.")] = "open_clip",
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is already there.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the merged model, the very one that `evaluate` scores, for open_clip."""
+    """Write the merged model, the very one that `evaluate` scores."""
 
     def work() -> Report:
         from lines_explorer.commands import export, options
@@ -190,9 +190,31 @@ def merge(
         asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
         recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule)
         note(remark)
-        return export.merge(engine, recipe, out, force)
+        return export.merge(engine, recipe, out, force, file_format)
 
     answer(work, as_json)
+
+
+@app.command()
+def inspect(
+    files: Annotated[list[Path], typer.Argument(help="Checkpoint files or folders, of any kind.")],
+    hashed: Annotated[bool, typer.Option("--hash/--no-hash", help="Read each file once for its sha256.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Tell what checkpoints are: format, family, blocks, sizes, problems. Nothing in them is run, no tensor loaded."""
+    refused: list[str] = []
+
+    def work() -> Report:
+        from lines_explorer.commands import inspecting
+
+        report = inspecting.inspect(files, hashed)
+        refused.extend(inspecting.refusals(report))
+        return report
+
+    answer(work, as_json)
+    if refused:
+        others = f" ({len(refused) - 1} more of the {len(files)} cannot be read.)" if len(refused) > 1 else ""
+        raise ExplorerError(refused[0] + others)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from lines_explorer.errors import ExplorerError
 from lines_explorer.schedule import CURVES, FREE, Schedule, constant, lines, require_rule
 
+MOST_PARAMETERS, LONGEST_WORD, LARGEST_NUMBER = 16, 100, 2**63
 LINEAR_IN_ONE = ("sum", "average")
 EXPERT = lines(1, 0)
 REFERENCE = "reference"
@@ -23,7 +23,8 @@ class Recipe:
         suite: name of the suite.
         tasks: whose experts are merged; kept sorted, each once.
         method: how the task vectors are merged, a key of ``merging.METHODS``.
-        parameters: (name, value) pairs of the method, kept sorted; a mapping is accepted.
+        parameters: (name, value) pairs of the method, kept sorted; a mapping is accepted. A value is true or false, a
+            whole or finite number, or a word; ``merging.Method.check`` gives it the method's own type and bounds.
         schedule: the factors over depth.
         rule: the layer rule, ``reference`` or ``depth``.
 
@@ -126,12 +127,21 @@ def _sorted_parameters(parameters: Any) -> tuple[tuple[str, Any], ...]:
     except (TypeError, ValueError):
         raise ExplorerError(f"A recipe's parameters must be (name, value) pairs, not {parameters!r}.") from None
     names = [name for name, _ in pairs]
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+    if not all(isinstance(name, str) and len(name) <= LONGEST_WORD for name in names) or len(set(names)) < len(names):
         raise ExplorerError(f"A recipe's parameters must have names, each given once, not {names!r}.")
+    if len(names) > MOST_PARAMETERS:
+        raise ExplorerError(f"A recipe has at most {MOST_PARAMETERS} parameters, not {len(names)}.")
     for name, value in pairs:
-        if not isinstance(value, str | int | float) or isinstance(value, float) and not math.isfinite(value):
+        if not _is_plain(value):
             raise ExplorerError(f"Parameter {name} must be a finite number, a word, true or false, not {value!r}.")
     return tuple(sorted(pairs))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON keeps the value and it stays small: a switch, a word, or a number of at most 2⁶³."""
+    if isinstance(value, str):
+        return len(value) <= LONGEST_WORD
+    return isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER  # nan is not
 
 
 def _known_fields(what: str, cls: type, d: Any) -> dict[str, Any]:

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+settings.register_profile("shared machines", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machines")
 
 
 @pytest.fixture(scope="session", autouse=True)

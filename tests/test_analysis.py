@@ -2,13 +2,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lines_explorer.analysis import (
     Accuracy,
     MultiTaskPoint,
     SingleTaskPoint,
+    constrained_choice,
     mean_accuracy,
     mean_normalized,
     multi_task_choice,
@@ -18,6 +19,7 @@ from lines_explorer.analysis import (
 )
 from lines_explorer.errors import ExplorerError
 
+quick = settings(deadline=None)
 accuracies = st.integers(1, 5000).flatmap(lambda n: st.builds(Accuracy, st.integers(0, n), st.just(n)))
 coordinates = st.integers(0, 5).map(float)
 planes = st.lists(st.tuples(coordinates, coordinates), max_size=12)
@@ -45,6 +47,7 @@ def test_wilson_interval_known_values(correct, n, low, high):
     assert accuracy.value == correct / n
 
 
+@quick
 @given(accuracies)
 def test_wilson_interval_solves_its_equation_and_mirrors(accuracy):
     assert 0 <= accuracy.low <= accuracy.value <= accuracy.high <= 1
@@ -92,12 +95,14 @@ def test_perfect_and_hopeless_tasks_are_not_certain():
     assert mean_accuracy([Accuracy(20, 20)] * 2).low == pytest.approx(Accuracy(40, 40).low)
 
 
+@quick
 @given(accuracies)
 def test_mean_of_one_task_is_its_wilson_interval(accuracy):
     mean = mean_accuracy([accuracy])
     assert (mean.value, mean.low, mean.high) == pytest.approx((accuracy.value, accuracy.low, accuracy.high))
 
 
+@quick
 @given(st.lists(accuracies, min_size=1, max_size=8))
 def test_mean_interval_holds_its_mean(several):
     mean = mean_accuracy(several)
@@ -192,6 +197,21 @@ def test_points_without_a_score_are_passed_over():
         single_task_choice([])
 
 
+def test_constrained_choice_keeps_control():
+    points = [(1.0, 1.0, 0.9), (0.6, 0.9, 0.94999), (0.5, 0.8, 0.95), (0.2, 0.6, 1.0)]
+    assert constrained_choice(points) == 2
+    assert constrained_choice(points, floor=0.9) == 0
+    assert constrained_choice(points, floor=0.97) == 3
+    assert constrained_choice(points, forget=True) == 3
+    assert constrained_choice([(0.3, 0.5, 0.96), (0.1, 0.5, 0.97), (0.2, 0.5, 0.97)]) == 2
+    assert constrained_choice([(0.3, 0.9, math.nan), (0.1, math.nan, 1.0), (0.2, 0.5, 0.97)]) == 2
+    assert constrained_choice([(0.3, 0.5, 0.1 * 3)], floor=0.3) == 0
+    with pytest.raises(ExplorerError, match=r"at 95% of zero-shot or more \(the best keeps 92.0%\)"):
+        constrained_choice([(1.0, 1.0, 0.9), (0.5, 1.0, 0.92)])
+    with pytest.raises(ExplorerError, match="No point keeps control"):
+        constrained_choice([])
+
+
 def test_pareto_front_by_hand():
     points = [(1, 5), (3, 3), (2, 2), (5, 1), (3, 1), (math.nan, 9), (1, 4)]
     assert pareto_front(points) == [0, 1, 3]
@@ -199,6 +219,7 @@ def test_pareto_front_by_hand():
     assert pareto_front([]) == []
 
 
+@quick
 @given(planes)
 def test_pareto_front_is_what_its_definition_says(points):
     def beaten(p):
@@ -209,6 +230,7 @@ def test_pareto_front_is_what_its_definition_says(points):
     assert [points[i][0] for i in front] == sorted(points[i][0] for i in front)
 
 
+@quick
 @given(planes)
 def test_a_front_is_its_own_front(points):
     assume(points)

@@ -184,7 +184,9 @@ def test_merge_overwrites_only_when_forced(run: Run, tiny_suite_folder: Path, ta
     assert (tmp_path / export.WEIGHTS).read_bytes() == before
     assert run(*command, "--scale", 0.6, "--force")[0] == 0
     assert (tmp_path / export.WEIGHTS).read_bytes() != before
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([export.WEIGHTS, export.CONFIG, export.HEADS])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [export.WEIGHTS, export.CONFIG, export.HEADS, export.CARD, export.MERGEKIT]
+    )
 
 
 BAD_INPUT = {
@@ -210,7 +212,6 @@ BAD_INPUT = {
     "factors and beta": (["evaluate", "--tasks", "{first}", "--factors", "1", "--beta", "1"], "contradict"),
     "rest alone": (["evaluate", "--tasks", "{first}", "--rest", "1"], "--factors"),
     "too few points": (["curve", "--target", "{first}", "--points", "1"], "--points"),
-    "hf": (["merge", "--tasks", "{first}", "--out", "{out}", "--format", "hf"], "open_clip"),
     "unknown format": (["merge", "--tasks", "{first}", "--out", "{out}", "--format", "gguf"], "open_clip"),
     "out is a file": (["merge", "--tasks", "{first}", "--out", "{file}"], "is a file"),
     "missing option": (["curve"], "--target"),

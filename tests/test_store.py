@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
+import multiprocessing
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -23,7 +21,6 @@ from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant, lines
 
 RIGHT = np.arange(37) % 3 == 0
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
@@ -84,7 +81,7 @@ def test_an_unwritable_place_means_memory_and_one_notice(path: Path, caplog: pyt
 
 def test_a_store_whose_disk_begins_to_fail_goes_on_in_memory(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(path)
-    store._connection.execute("PRAGMA query_only=1")
+    store._writer.connection.execute("PRAGMA query_only=1")
     store.put("s", "r", "t", "test", RIGHT, 1.0)
     assert store.get("s", "r", "t", "test").n == 37
     assert "kept in memory only" in caplog.text
@@ -105,40 +102,35 @@ def test_threads_share_one_store(path: Path) -> None:
     assert len(store) == 80
 
 
-WRITER = """
-import itertools, sys, numpy as np
-from lines_explorer.engine.store import Store
-store = Store(sys.argv[1])
-print("open", flush=True)
-for number in range(int(sys.argv[3])):
-    right = np.random.default_rng(number).random(4001) < 0.5
-    store.put("s", f"{sys.argv[2]}-{number}", "t", "test", right, 1.0)
-"""
+def write_rows(path: Path, name: str, rows: int) -> None:
+    store = Store(path)
+    for number in range(rows):
+        store.put("s", f"{name}-{number}", "t", "test", np.random.default_rng(number).random(4001) < 0.5, 1.0)
 
 
-def writer(path: Path, name: str, rows: int) -> subprocess.Popen:
-    command = [sys.executable, "-c", WRITER, str(path), name, str(rows)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+def writer(path: Path, name: str, rows: int) -> multiprocessing.Process:
+    child = multiprocessing.get_context("fork").Process(target=write_rows, args=(path, name, rows), daemon=True)
+    child.start()
+    return child
 
 
 def test_several_processes_open_and_write_at_once(path: Path) -> None:
     children = [writer(path, str(child), 30) for child in range(3)]
-    assert [child.wait(300) for child in children] == [0, 0, 0]
     for child in children:
-        child.stdout.close()
+        child.join(300)
+    assert [child.exitcode for child in children] == [0, 0, 0]
     assert len(Store(path)) == 90
     assert not list(path.parent.glob("*.aside-*"))
 
 
 def test_a_killed_writer_leaves_whole_rows_only(path: Path) -> None:
     child = writer(path, "r", 10**9)
-    child.stdout.readline()
     deadline = time.monotonic() + 120
     while (not path.exists() or len(Store(path)) < 5) and time.monotonic() < deadline:
         time.sleep(0.02)
-    child.send_signal(signal.SIGKILL)
-    child.wait(30)
-    child.stdout.close()
+    child.kill()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
     store = Store(path)
     count = len(store)
     assert count >= 5
@@ -149,6 +141,77 @@ def test_a_killed_writer_leaves_whole_rows_only(path: Path) -> None:
     assert not list(path.parent.glob("*.aside-*"))
     store.put("s", "after", "t", "test", RIGHT, 1.0)
     assert len(store) == count + 1
+
+
+def test_a_forked_process_uses_the_store_it_inherits(path: Path) -> None:
+    store = Store(path)
+    store.put("s", "before", "t", "test", RIGHT, 1.0)
+    child = multiprocessing.get_context("fork").Process(
+        target=lambda: store.put("s", "child", "t", "test", store.get("s", "before", "t", "test").right(), 1.0)
+    )
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0 and store.get("s", "child", "t", "test").correct == 13
+
+
+def test_reading_does_not_wait_for_a_writer(path: Path) -> None:
+    store = Store(path)
+    store.put("s", "r", "t", "test", RIGHT, 1.0)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = threading.Thread(target=lambda: store.put("s", "late", "t", "test", RIGHT, 1.0))
+    waiting.start()
+    time.sleep(0.1)
+    assert store.get("s", "r", "t", "test").correct == 13 and store.get("s", "late", "t", "test") is None
+    assert waiting.is_alive()
+    other.execute("COMMIT")
+    other.close()
+    waiting.join(60)
+    assert store.get("s", "late", "t", "test").correct == 13 and store.trouble is None
+
+
+def test_the_rows_written_longest_ago_are_forgotten(path: Path) -> None:
+    store = Store(path, most_bytes=200_000)
+    for number in range(400):
+        store.put("s", f"r{number}", "t", "test", np.ones(16_000, dtype=bool), 1.0)
+    assert 20 < len(store) < 100 and path.stat().st_size < 400_000
+    assert store.get("s", "r399", "t", "test") is not None and store.get("s", "r0", "t", "test") is None
+    store.close()
+    assert Store(path).get("s", "r399", "t", "test").n == 16_000
+
+
+def test_a_full_disk_keeps_what_was_stored_and_the_rest_in_memory(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(path)
+    store.put("s", "old", "t", "test", RIGHT, 1.0)
+    pages = store._writer.connection.execute("PRAGMA page_count").fetchone()[0]
+    store._writer.connection.execute(f"PRAGMA max_page_count={pages}")
+    for number in range(30):
+        store.put("s", f"r{number}", "t", "test", np.ones(40_000, dtype=bool), 1.0)
+    assert "full" in store.trouble and caplog.text.count("kept in memory only") == 1
+    assert [store.get("s", name, "t", "test").n for name in ("old", "r0", "r29")] == [37, 40_000, 40_000]
+    assert len(store) == 31 and len(Store(path)) == 1
+
+
+def test_a_read_only_disk_is_still_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store(path).put("s", "old", "t", "test", RIGHT, 1.0)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    monkeypatch.setattr("lines_explorer.engine.store._connect", refuse)
+    store = Store(path)
+    assert store.get("s", "old", "t", "test").correct == 13 and "readonly" in store.trouble
+    store.put("s", "new", "t", "test", RIGHT, 1.0)
+    assert store.get("s", "new", "t", "test").n == 37 and len(store) == 2
+
+
+def test_a_clock_that_stands_still_loses_no_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 7)
+    for content in (b"first" * 999, b"second" * 999):
+        path.write_bytes(content)
+        Store(path).close()
+    aside = [path.with_name(f"results.sqlite.aside-{number}") for number in (7, 8)]
+    assert [file.read_bytes()[:6] for file in aside] == [b"firstf", b"second"]
 
 
 def shipped(path: Path, **changes: object) -> Path:

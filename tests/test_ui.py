@@ -8,27 +8,27 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import app
 from lines_explorer.engine import Engine, Store
 from lines_explorer.errors import ExplorerError
-from lines_explorer.schedule import constant, lines
+from lines_explorer.schedule import constant, free, lines
 from lines_explorer.suites import open_suite
 from lines_explorer.ui import figures, layout, serving, style, texts
 from lines_explorer.ui.handlers import Desk, Tickets
+from lines_explorer.ui.links import Page
 from lines_explorer.ui.results import GAMMAS, Results
-from lines_explorer.ui.view import LIMITS, Catalogue, View
+from lines_explorer.ui.view import Catalogue, View
 
-CATALOGUE = Catalogue(("shapes", "colours", "places"), ("sum", "average"))
+CATALOGUE = Catalogue(("shapes", "colours", "places"), ("sum", "average"), 3)
 EDIT = CATALOGUE.default()
 MANY = CATALOGUE.default("many")
 
 
 def sent(view: View = EDIT, number: int = 1, **changes) -> dict:
     """A request as the page sends it."""
-    return {"view": {**vars(view), "tasks": list(view.tasks), **changes}, "tab": "a", "number": number, "known": None}
+    asked = {"view": view.as_json() | changes, "page": Page().as_json()}
+    return asked | {"tab": "a", "number": number, "known": None}
 
 
 def spaced(text: str) -> str:
@@ -76,6 +76,10 @@ class TestView:
             ("scale", 1e300, "λ must lie between"),
             ("scale", None, "λ must be a number"),
             ("norms", 1, "ticked or not"),
+            ("factors", [1, 2], "There must be 3 factors"),
+            ("factors", [0, math.nan, 1], "A factor must be a number between -1 and 3"),
+            ("factors", None, "There must be 3 factors"),
+            ("rest", 4, "A factor must lie between"),
         ],
     )
     def test_refuses_by_name(self, field, value, says):
@@ -98,36 +102,8 @@ class TestView:
         assert many.command("my suite", constant(0.4)).endswith(
             "--suite 'my suite' --tasks shapes,places --method average --scale 0.4"
         )
-
-
-class TestLink:
-    names = st.sampled_from(["shapes", "colours", "places"])
-    numbers = {name: st.floats(*LIMITS[name]).map(lambda x: round(x, 4) + 0.0) for name in LIMITS}
-    kinds = [st.sampled_from(pair) for pair in (("edit", "many"), ("sum", "average"), ("lines", "constant"))]
-    tasks = st.just(("shapes", "places"))
-    views = st.builds(View, kinds[0], names, tasks, kinds[1], kinds[2], norms=st.booleans(), **numbers)
-
-    @settings(deadline=None)
-    @given(views)
-    def test_round_trip_keeps_the_recipe(self, view):
-        back = CATALOGUE.read_link("#" + view.link())
-        assert back.link() == view.link()
-        assert back.recipe("s", back.curve(0.25)) == view.recipe("s", view.curve(0.25))
-
-    @settings(max_examples=300, deadline=None)
-    @given(st.text() | st.builds(lambda k, v: f"#{k}={v}&mode=many&x=%ff", st.sampled_from([*vars(EDIT)]), st.text()))
-    def test_any_text_gives_a_valid_view(self, link):
-        view = CATALOGUE.read_link(link)
-        assert CATALOGUE.read(sent(view)["view"]) == view
-
-    @pytest.mark.parametrize("link", [None, 3, b"#mode=many", "#alpha=nan&beta=inf&target=evil&tasks=,,&scale=1e9"])
-    def test_ignores_what_is_invalid(self, link):
-        assert CATALOGUE.read_link(link).target == "shapes"
-
-    def test_takes_each_valid_field(self):
-        view = CATALOGUE.read_link("#mode=edit&target=places&alpha=0.77&beta=abc&unknown=1")
-        assert (view.target, view.alpha, view.beta) == ("places", 0.77, 0.7)
-        assert not CATALOGUE.read_link("#mode=many&alpha=0.2").norms
+        drawn = EDIT.command("pocket", free((-0.5, 0.25, 1), 0.1))
+        assert drawn.endswith("--tasks shapes --factors -0.5,0.25,1 --rest 0.1")
 
 
 class TestFamily:
@@ -199,7 +175,7 @@ class TestFigures:
         assert {trace["meta"] for trace in drawn["data"]} == {"base", "expert"}
 
     def test_depth_has_a_bar_per_block(self):
-        assert figures.depth(12)["data"][0]["x"] == list(range(1, 13))
+        assert all(trace["x"] == list(range(1, 13)) for trace in figures.depth(12)["data"])
 
 
 class TestStyle:
@@ -216,12 +192,14 @@ class TestStyle:
     def test_contrast_in_both_themes(self):
         sheet = (layout.STATIC / "page.css").read_text(encoding="utf-8")
         themes = [dict(re.findall(r"--lx-([\w-]+): (#\w{6})", block)) for block in sheet.split("}")[:2]]
-        assert len(themes[0]) == len(themes[1]) == 9
+        assert len(themes[0]) == len(themes[1]) == 11
         for theme in themes:
             for ground in (theme["card"], theme["page"]):
                 assert all(self.contrast(theme[text], ground) >= 4.5 for text in ("ink", "muted", "accent"))
                 assert all(self.contrast(colour, ground) >= 3 for colour in style.ROLES.values())
             assert self.contrast(theme["warn"], theme["warn-paper"]) >= 4.5
+            assert self.contrast(theme["ink"], theme["high"]) >= 3.0
+            assert self.contrast(theme["low"], theme["high"]) >= 2
 
     def test_one_place_for_role_colours(self):
         assert all(f"--lx-{role}:{colour}" in style.css_variables() for role, colour in style.ROLES.items())
@@ -265,7 +243,9 @@ class TestDesk:
         assert answer["number"] == 1
         assert answer["point"]["complete"]
         assert spaced(answer["sentence"]).startswith("LiNeS at α = 0.3")
-        assert answer["family"]["figures"].keys() == {"plane", "tasks", "depth", "curve_lines", "curve_constant"}
+        assert answer["family"]["figures"].keys() == {
+            *("plane", "tasks", "depth", "trail", "difference", "curve_lines", "curve_constant"),
+        }
         assert "family" not in desk.live(sent() | {"known": EDIT.family})
         json.dumps(answer, allow_nan=False)
 
@@ -276,11 +256,14 @@ class TestDesk:
     @pytest.mark.parametrize(
         "request_",
         [None, 3, [], {}, sent() | {"tab": None}, sent() | {"number": "1"}, sent() | {"number": True},
-         sent() | {"tab": "x" * 99}, sent(target="nothing"), sent(alpha=None), sent(tasks=[])],
+         sent() | {"tab": "x" * 99}, sent(target="nothing"), sent(alpha=None), sent(tasks=[]),
+         sent() | {"page": None}, sent() | {"page": Page().as_json() | {"split": "train"}},
+         sent() | {"page": Page().as_json() | {"hide": ["body"]}}],
     )  # fmt: skip
     def test_bad_requests_get_one_sentence(self, desk, request_):
         assert desk.live(request_)["error"].endswith((".", "reload it."))
-        for work in (desk.settle, desk.line, desk.score_test):
+        assert "error" in desk.surface(request_)
+        for work in (desk.settle, desk.line, desk.fill, desk.score_test):
             messages = [json.loads(text) for text in work(request_)]
             assert [message["kind"] for message in messages] == ["error"]
 

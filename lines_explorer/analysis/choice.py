@@ -49,6 +49,28 @@ def multi_task_choice(points: Sequence[tuple[float, float]]) -> int:
     return _best([(score, -coefficient) for coefficient, score in points])
 
 
+def constrained_choice(points: Sequence[tuple[float, float, float]], floor: float = 0.95, forget: bool = False) -> int:
+    """Index of the best target among the points that keep control; ties keep the better control, then the larger α.
+
+    Args:
+        points: ``SingleTaskPoint`` or plain (alpha, target, control), scored on validation.
+        floor: the least mean normalized control allowed, as a share of zero-shot (1.0 is 100 %).
+        forget: whether the best target is the lowest (a task is subtracted) instead of the highest.
+
+    Raises:
+        ExplorerError: no point keeps control (points without a number are passed over).
+    """
+    scored = [index for index, point in enumerate(points) if not any(map(math.isnan, point))]
+    kept = [index for index in scored if round(points[index][2] - floor, DECIMALS) >= 0]
+    if not kept:
+        most = max((points[index][2] for index in scored), default=math.nan)
+        raise ExplorerError(
+            f"No point keeps control at {floor:.0%} of zero-shot or more (the best keeps {most:.1%}); ask for less."
+        )
+    sign = -1 if forget else 1
+    return max(kept, key=lambda i: (round(sign * points[i][1], DECIMALS), round(points[i][2], DECIMALS), points[i][0]))
+
+
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Indices of the points that no other beats, both coordinates the larger the better; by rising first coordinate.
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lines_explorer.checkpoints.headers import read_header
+from lines_explorer.checkpoints.sources import CHUNK, SourceFile, opened, require_regular
 from lines_explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, torch.Tensor]
 else:
     Tensors = Mapping
-
-LFS_POINTER = b"version https://git-lfs"
-CHUNK = 1 << 20
 
 
 def sha256(path: str | Path) -> str:
@@ -32,7 +31,7 @@ def sha256(path: str | Path) -> str:
     path = _existing(path)
     digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             while chunk := file.read(CHUNK):
                 digest.update(chunk)
     except OSError as fault:
@@ -51,7 +50,7 @@ def read_safetensors(path: str | Path, expected_sha256: str | None = None) -> di
     from safetensors.torch import load_file
 
     path = _existing(path)
-    _header(path)
+    read_header(SourceFile(path))
     if expected_sha256 is not None and (found := sha256(path)) != expected_sha256:
         raise ExplorerError(
             f"{path} is damaged or was exchanged: its sha256 is {found[:12]}…, expected {expected_sha256[:12]}…; "
@@ -72,7 +71,7 @@ def metadata(path: str | Path) -> dict[str, str]:
 
     Raises ExplorerError as `read_safetensors` does, except for what only the tensors can show.
     """
-    return dict(_header(_existing(path)).get("__metadata__", {}))
+    return dict(read_header(SourceFile(_existing(path))).metadata)
 
 
 def write_safetensors(path: str | Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> str:
@@ -126,10 +125,9 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 def _existing(path: str | Path) -> Path:
     path = Path(path)
-    if path.is_dir():
-        raise ExplorerError(f"{path} is a directory; a file is needed.")
-    if not path.exists():
+    if not os.path.exists(path):
         raise ExplorerError(f"{path} is missing; reinstall it or rebuild it with `build-suite`.")
+    require_regular(path)
     return path
 
 
@@ -138,32 +136,3 @@ def _damaged(path: Path, why: str) -> ExplorerError:
         f"{path} is truncated or damaged and cannot be read as safetensors ({why}); "
         "reinstall it or rebuild it with `build-suite`."
     )
-
-
-def _header(path: Path) -> dict:
-    """The JSON header; refuses what is recognisably no safetensors file."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(64)
-            _refuse_other_kinds(path, start)
-            length = int.from_bytes(start[:8], "little")
-            if length > path.stat().st_size - 8:
-                raise _damaged(path, "the header is longer than the file")
-            file.seek(8)
-            header = json.loads(file.read(length))
-    except OSError as fault:
-        raise ExplorerError(f"{path} cannot be read ({fault.strerror}).") from fault
-    except ValueError as fault:
-        raise _damaged(path, "the header is not JSON") from fault
-    if not isinstance(header, dict):
-        raise _damaged(path, "the header is not a JSON object")
-    return header
-
-
-def _refuse_other_kinds(path: Path, start: bytes) -> None:
-    if start.startswith(LFS_POINTER):
-        raise ExplorerError(f"{path} is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`.")
-    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
-        raise ExplorerError(f"{path} is an HTML page (a failed download?), not a checkpoint; download it again.")
-    if len(start) < 8:
-        raise _damaged(path, "it is shorter than a header")

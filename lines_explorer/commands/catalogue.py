@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lines_explorer.analysis import Accuracy
@@ -16,13 +15,6 @@ if TYPE_CHECKING:
     from lines_explorer.engine import Engine
 
 REGULAR = ("val", "test")
-
-
-def rows_of(file: Path) -> int:
-    """Number of pictures in a parquet file, read from its footer."""
-    import pyarrow.parquet
-
-    return pyarrow.parquet.read_metadata(file).num_rows
 
 
 def stored(engine: Engine, recipe: Recipe, task: str) -> dict[str, dict[str, Any] | None]:
@@ -53,7 +45,7 @@ def describe(engine: Engine) -> dict[str, Any]:
     tasks = []
     for name, task in suite.tasks.items():
         expert = Recipe(suite=suite.name, tasks=(name,), schedule=lines(1.0, 0.0))
-        sizes = {split: rows_of(task.splits[SPLITS[split]]) for split in REGULAR}
+        sizes = {split: suite.size(name, SPLITS[split]) for split in REGULAR}
         tasks.append(
             {"name": name, "title": task.title, "classes": len(task.classes), **sizes}
             | {"shifts": list(task.shifts), "zero_shot": stored(engine, base, name)}

@@ -7,7 +7,6 @@ the untouched base: slider moves neither drift nor allocate.
 
 from __future__ import annotations
 
-import inspect
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +63,7 @@ class Backend:
         self._resident = self._base.clone()
         self._model = suite.build_model().to(self.device)
         self._bind()
-        self.tower = Tower(self._model.visual)
+        self.tower = Tower(self._model)
         self._merged: OrderedDict[tuple, _Merged] = OrderedDict()
         self._alphas: dict[tuple, float] = {}
         self._heads: dict[str, torch.Tensor] = {}
@@ -100,10 +99,8 @@ class Backend:
                 raise ExplorerError(f"Suite {self.suite.name} has no expert {task}; it has {known}.")
         if recipe.method not in METHODS:
             raise ExplorerError(f"There is no merge method {recipe.method}; choose one of {', '.join(METHODS)}.")
-        try:
-            inspect.signature(METHODS[recipe.method].merge).bind([], **dict(recipe.parameters))
-        except TypeError as fault:
-            raise ExplorerError(f"The merge method {recipe.method} does not take these parameters: {fault}.") from fault
+        if recipe.tasks:
+            METHODS[recipe.method].check(recipe.parameters, len(recipe.tasks))
         tensor_factors(self.layout, recipe.schedule, recipe.rule)
 
     def prefixes(self) -> tuple[tuple, ...]:
@@ -195,7 +192,7 @@ class Backend:
 
     def _merge(self, tasks: Sequence[str], method: str, parameters: Parameters) -> tuple[list, dict]:
         vectors = [self.suite.task_vector(task) for task in tasks]
-        return vectors, METHODS[method].merge(vectors, **dict(parameters))
+        return vectors, METHODS[method].merge(vectors, tasks=tasks, **dict(parameters))
 
     def _merged_vector(self, tasks: tuple[str, ...], method: str, parameters: Parameters) -> _Merged:
         key = (tasks, method, parameters)

@@ -1,59 +1,66 @@
-"""Who asks, who waits, who is answered from the store. One worker drives the device, in order of arrival."""
+"""What can be asked of a suite: evaluations that grow, from the store at once or from the device in turn."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from lines_explorer.analysis import Accuracy, mean_accuracy, normalized
 from lines_explorer.engine.backend import Backend
-from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, single_task_recipes
-from lines_explorer.engine.evaluator import Evaluator
+from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, neighbours, single_task_recipes
+from lines_explorer.engine.evaluator import Evaluator, Progress
 from lines_explorer.engine.results import Evaluation, Summary, TaskScore, TaskSummary
-from lines_explorer.engine.runs import Key, Run
+from lines_explorer.engine.runs import Run
 from lines_explorer.engine.store import Row, Store
+from lines_explorer.engine.watch import SuiteWatch
+from lines_explorer.engine.worker import Stop, Worker
 from lines_explorer.errors import ExplorerError
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant
 from lines_explorer.suites import Suite
 
 POLL_SECONDS = 0.05
-Stop = Callable[[], bool]
 
 
 class Engine:
     """Evaluations of one suite on one device.  Thread-safe: any number of threads may ask at once.
 
-    ``lock`` guards the backend; hold it to use ``backend`` directly.
+    ``lock`` guards the backend; hold it to use ``backend`` directly.  With ``idle`` the time in which nobody waits is
+    spent on the neighbours of the point that was looked at last; without ``shipped`` the results that came with the
+    suite are left aside.
     """
 
-    def __init__(self, suite: Suite, device: str = "auto", store: Store | None = None) -> None:
+    def __init__(
+        self, suite: Suite, device: str = "auto", store: Store | None = None, idle: bool = False, shipped: bool = True
+    ) -> None:
         self.suite = suite
         self.backend = Backend(suite, device)
         self.evaluator = Evaluator(self.backend)
         self.store = store if store is not None else Store()
         self.lock = threading.RLock()
-        for file in sorted((suite.folder / "results").glob("*.json")):
+        self.idle = idle
+        self.worker = Worker(self._drive)
+        self._watch = SuiteWatch(suite)
+        for file in sorted((suite.folder / "results").glob("*.json")) if shipped else ():
             self.store.seed(file, suite.hash)
-        self._registry = threading.Lock()
-        self._runs: dict[Key, Run] = {}
-        self._queue: deque[Run] = deque()
-        self._working = False
 
     def stream(
         self, recipe: Recipe, score_on: Sequence[str] | None = None, split: str = "validation",
-        stop: Stop | None = None,
+        stop: Stop | None = None, visitor: Hashable | None = None,
     ) -> Iterator[Evaluation]:  # fmt: skip
         """Evaluations of ``recipe`` with growing counts, the last one complete; what is stored comes at once.
 
         ``score_on`` defaults to all tasks that have ``split``.  Identical concurrent requests share one evaluation.
         When ``stop`` says True (it is asked about 20 times a second) the stream ends as it is, and the device stops
-        after its batch unless somebody else waits for the same.  Raises ExplorerError at once for a bad request.
+        after its batch unless somebody else waits for the same.  Visitors are served in turn, and a ``visitor`` has
+        one place: a newer request of the same one ends the older stream in the same way.  Without ``visitor`` each
+        request is a visitor of its own.  Raises ExplorerError at once for a bad request.
         """
-        return self._stream(recipe, self._tasks(recipe, score_on, split), split, stop)
+        return self._stream(recipe, self._tasks(recipe, score_on, split), split, stop, visitor)
 
     def evaluate(self, recipe: Recipe, score_on: Sequence[str] | None = None, split: str = "validation") -> Evaluation:
         """The complete evaluation, from the store or after waiting for it."""
@@ -68,8 +75,15 @@ class Engine:
         rows = self._stored(recipe, tasks, split)
         if len(rows) < len(tasks):
             return None
-        scores = {task: _stored_score(task, split, rows[task]) for task in tasks}
-        return Evaluation(recipe, split, scores, sum(row.seconds for row in rows.values()), True, "stored")
+        return _stored_evaluation(recipe, split, tasks, rows)
+
+    def stored_answers(
+        self, recipe: Recipe, score_on: Sequence[str] | None = None, split: str = "validation"
+    ) -> dict[str, np.ndarray]:
+        """Task → bool (n,), right or wrong for every image in the file's order, where that is stored."""
+        rows = self._stored(recipe, self._tasks(recipe, score_on, split), split)
+        answers = {task: row.right() for task, row in rows.items()}
+        return {task: right for task, right in answers.items() if right is not None}
 
     def zero_shot(self, split: str = "validation") -> Evaluation:
         """The base on every task that has ``split``."""
@@ -162,92 +176,77 @@ class Engine:
         rows = {task: self.store.get(suite, digest, task, split) for task in tasks}
         return {task: row for task, row in rows.items() if row is not None}
 
-    def _stream(self, recipe: Recipe, tasks: tuple[str, ...], split: str, stop: Stop | None) -> Iterator[Evaluation]:
+    def _stream(
+        self, recipe: Recipe, tasks: tuple[str, ...], split: str, stop: Stop | None, visitor: Hashable | None
+    ) -> Iterator[Evaluation]:
         if (stored := self.peek(recipe, tasks, split)) is not None:
+            if visitor is not None:
+                self.worker.dismiss(visitor)
             yield stored
+            self._suggest(recipe, tasks, split)
             return
-        run = self._join(Run(recipe, tasks, split))
+        ticket = self.worker.join(Run(recipe, tasks, split), visitor)
         seen = 0
         try:
-            while not (stop is not None and stop()):
-                evaluation, seen_now, ended, fault = run.wait(seen, POLL_SECONDS)
+            while not (ticket.left or stop is not None and stop()):
+                evaluation, seen_now, ended, fault = ticket.run.wait(seen, POLL_SECONDS)
+                if ticket.left:
+                    return
                 if evaluation is not None and seen_now > seen:
                     yield replace(evaluation, recipe=recipe)
                 seen = seen_now
                 if fault is not None:
                     raise fault
                 if ended:
+                    self._suggest(recipe, tasks, split)
                     return
         finally:
-            self._leave(run)
+            self.worker.leave(ticket)
 
-    def _join(self, run: Run) -> Run:
-        """The run in progress for the same request, or this new one, queued for the worker."""
-        with self._registry:
-            if run.key in self._runs:
-                run = self._runs[run.key]
-            else:
-                self._runs[run.key] = run
-                self._queue.append(run)
-            run.waiting += 1
-            if not self._working:
-                self._working = True
-                threading.Thread(target=self._work, name="lines-explorer-device", daemon=True).start()
-        return run
+    def _suggest(self, recipe: Recipe, tasks: tuple[str, ...], split: str) -> None:
+        """Offers the neighbours of the current point for the idle time, those that are not stored."""
+        if self.idle:
+            near = [other for other in neighbours(recipe) if self.peek(other, tasks, split) is None]
+            self.worker.suggest([Run(other, tasks, split, idle=True) for other in near])
 
-    def _leave(self, run: Run) -> None:
-        with self._registry:
-            run.waiting -= 1
-            if run.waiting == 0:
-                self._forget(run)
-
-    def _forget(self, run: Run) -> None:
-        if self._runs.get(run.key) is run:
-            del self._runs[run.key]
-
-    def _work(self) -> None:
-        """The worker: one run after another until none is queued.  A run that fails does not harm the next."""
-        while True:
-            with self._registry:
-                if not self._queue:
-                    self._working = False
-                    return
-                run = self._queue.popleft()
-            fault: BaseException | None = None
-            try:
-                if run.waiting:
-                    with self.lock:
-                        self._drive(run)
-            except BaseException as caught:
-                fault = caught
-            with self._registry:
-                self._forget(run)
-            run.end(fault)
-
-    def _drive(self, run: Run) -> None:
+    def _drive(self, run: Run, stop: Stop) -> None:
         """Evaluates what of the run is not stored, publishing after each batch and keeping each completed task."""
         rows = self._stored(run.recipe, run.tasks, run.split)
-        scores = {task: self._begin(task, run.split, rows.get(task)) for task in run.tasks}
         missing = [(task, run.split) for task in run.tasks if task not in rows]
         if not missing:
-            seconds = sum(row.seconds for row in rows.values())
-            run.publish(Evaluation(run.recipe, run.split, scores, seconds, True, "stored"))
+            run.publish(_stored_evaluation(run.recipe, run.split, run.tasks, rows))
             return
-        total = sum(scores[task].total for task, _ in missing)
-        kept: set[str] = set()
-        for progress in self.evaluator.run(run.recipe, missing, lambda: run.waiting == 0):
-            scores = scores | {score.task: score for score in progress.scores}
-            for (task, split), right in progress.bits.items():
-                if task not in kept:
-                    kept.add(task)
-                    share = progress.seconds * len(right) / total
-                    self.store.put(self.suite.hash, run.recipe.hash(), task, split, right, share)
-            run.publish(Evaluation(run.recipe, run.split, scores, progress.seconds, progress.complete, "evaluated"))
+        with self.lock:
+            self._watch.check()
+            scores = {task: self._begin(task, run.split, rows.get(task)) for task in run.tasks}
+            kept: set[str] = set()
+            for progress in self.evaluator.run(run.recipe, missing, stop, keep=not run.idle):
+                self._keep(run, progress, kept)
+                scores = scores | {score.task: score for score in progress.scores}
+                answers = {task: answer for (task, _), answer in progress.answers.items()}
+                evaluation = Evaluation(
+                    run.recipe, run.split, scores, progress.seconds, progress.complete, "evaluated", answers
+                )
+                run.publish(evaluation)
+
+    def _keep(self, run: Run, progress: Progress, kept: set[str]) -> None:
+        """Stores the tasks that were completed with this batch; ``kept`` names those stored before, and grows."""
+        total = sum(score.total for score in progress.scores)
+        for (task, split), right in progress.bits.items():
+            if task not in kept:
+                kept.add(task)
+                share = progress.seconds * len(right) / total
+                self.store.put(self.suite.hash, run.recipe.hash(), task, split, right, share)
 
     def _begin(self, task: str, split: str, row: Row | None) -> TaskScore:
         if row is not None:
             return _stored_score(task, split, row)
         return TaskScore(task, split, 0, 0, len(self.suite.images(task, split)[1]))
+
+
+def _stored_evaluation(recipe: Recipe, split: str, tasks: Sequence[str], rows: Mapping[str, Row]) -> Evaluation:
+    scores = {task: _stored_score(task, split, rows[task]) for task in tasks}
+    return Evaluation(recipe, split, scores, sum(rows[task].seconds for task in tasks), True, "stored")
 
 
 def _stored_score(task: str, split: str, row: Row) -> TaskScore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sqlite3
@@ -22,7 +23,7 @@ from lines_explorer.suites.cache import cache_folder, notice
 
 VERSION = 2
 ATTEMPTS = 100
-MOST_BYTES = 512 * 2**20
+MOST_BYTES = 256 * 2**20
 MOST_IN_MEMORY = 100_000
 SCHEMA = """CREATE TABLE IF NOT EXISTS results (
     suite TEXT NOT NULL, recipe TEXT NOT NULL, task TEXT NOT NULL, split TEXT NOT NULL, precision TEXT NOT NULL,
@@ -57,8 +58,8 @@ class Row:
 class _Link:
     """A connection of this process and the lock of those who use it."""
 
-    def __init__(self, path: Path) -> None:
-        self.connection, self.lock, self.pid = _connect(path), threading.Lock(), os.getpid()
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection, self.lock, self.pid = connection, threading.Lock(), os.getpid()
 
     def run(self, action: Callable[[sqlite3.Connection], Any]) -> Any:
         with self.lock:
@@ -196,7 +197,8 @@ class Store:
         for _ in range(2):
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._reader, self._writer = _Link(self.path), _Link(self.path)
+                self._writer = _Link(_connect(self.path))
+                self._reader = _Link(_connect(self.path, check=False))
                 return
             except (OSError, sqlite3.OperationalError) as fault:
                 self._stop_writing(fault)
@@ -236,8 +238,8 @@ class Store:
         return None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """An open, checked database in autocommit mode: every row is written whole or not at all."""
+def _connect(path: Path, check: bool = True) -> sqlite3.Connection:
+    """An open database in autocommit mode: every row is written whole or not at all; ``check`` reads it through."""
     connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     try:
         _use_wal(connection)
@@ -245,7 +247,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, VERSION):
             raise sqlite3.DatabaseError(f"its schema has version {version}, not {VERSION}")
-        if (found := connection.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
+        if check and (found := connection.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
         connection.execute(SCHEMA)
         connection.execute(f"PRAGMA user_version={VERSION}")
@@ -253,6 +255,19 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _read_only(path: Path) -> _Link | None:
+    """What can still be read of a file that cannot be written, for instance on a read-only disk."""
+    for how in ("mode=ro", "immutable=1"):
+        try:
+            connection = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, check_same_thread=False)
+            if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+                connection.execute(COUNT)
+                return _Link(connection)
+        except sqlite3.Error:
+            continue
+    return None
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -280,4 +295,8 @@ def _shipped_rows(content: dict) -> Iterable[tuple[Key, Row]]:
         text = json.dumps(row["recipe"], sort_keys=True)
         if text not in hashes:
             hashes[text] = Recipe.from_dict(row["recipe"]).hash()
-        yield (suite, hashes[text], row["task"], split, precision), Row(int(row["n"]), int(row["correct"]))
+        shipped = Row(int(row["n"]), int(row["correct"]), base64.b64decode(row["bits"]) if "bits" in row else None)
+        wrong = shipped.bits is not None and len(shipped.bits) != (shipped.n + 7) // 8
+        if wrong or shipped.bits is not None and int(shipped.right().sum()) != shipped.correct:
+            raise ValueError(f"the bits of {row['task']} are not {shipped.correct} right of {shipped.n}")
+        yield (suite, hashes[text], row["task"], split, precision), shipped

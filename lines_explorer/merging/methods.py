@@ -97,7 +97,9 @@ class Method:
             raise ExplorerError("There is nothing to merge: give at least one task vector.")
         if experts < fewest or most is not None and experts > most:
             needed = f"exactly {most}" if fewest == most else f"at least {fewest}"
-            raise ExplorerError(f"{self.title} merges {needed} experts, not {experts}; choose as many, or another method.")
+            raise ExplorerError(
+                f"{self.title} merges {needed} experts, not {experts}; choose as many, or another method."
+            )
         return values
 
     def canonical(self, parameters: Parameters) -> tuple[tuple[str, Value], ...]:

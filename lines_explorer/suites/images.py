@@ -1,4 +1,4 @@
-"""A split's images: decoded and preprocessed once to uint8, then memory-mapped from the cache folder by all processes."""
+"""A split's images: decoded and preprocessed once to uint8, then memory-mapped from the cache folder."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def class_numbers(source: Source, task: Task) -> np.ndarray:
     names, labels = source.names(), source.labels()
     if len(labels) == 0:
         raise ExplorerError(f"{task.name}: its data hold no pictures; name a split or file that does.")
-    by_name = {_plain(name): number for number, name in enumerate(task.classes)}
     if isinstance(labels[0], str):
-        unknown = [label for label in labels if _plain(str(label)) not in by_name]
-        if unknown:
+        alike = _alike(task.classes)
+        by_name = {alike(name): number for number, name in enumerate(task.classes)}
+        if unknown := [label for label in labels if alike(str(label)) not in by_name]:
             raise ExplorerError(f"Task {task.name}: the data have the class {unknown[0]}, which suite.yaml has not.")
-        return np.asarray([by_name[_plain(str(label))] for label in labels], dtype=np.int64)
+        return np.asarray([by_name[alike(str(label))] for label in labels], dtype=np.int64)
     check_names(names, task)
     if any(label is None for label in labels):
         raise ExplorerError(f"Task {task.name}: some pictures have no label; leave them out of the data.")
@@ -104,7 +104,8 @@ def check_names(names: tuple[str, ...], task: Task) -> None:
             f"Task {task.name}: the data state no class names, so their order is taken from suite.yaml unchecked.",
         )
         return
-    ours, theirs = [_plain(name) for name in task.classes], [_plain(name) for name in names]
+    alike = _alike(task.classes)
+    ours, theirs = [alike(name) for name in task.classes], [alike(name) for name in names]
     listed = f"the data's classes {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
     if len(ours) != len(theirs):
         raise ExplorerError(f"{listed} ({len(names)}) are not those of task {task.name} in suite.yaml ({len(ours)}).")
@@ -116,8 +117,13 @@ def check_names(names: tuple[str, ...], task: Task) -> None:
             )
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]+", " ", name).strip().casefold() or name
+def _alike(classes: tuple[str, ...]) -> Callable[[str], str]:
+    """What is compared of two names: case and marks aside, unless the classes differ in these alone (A and a)."""
+
+    def plain(name: str) -> str:
+        return re.sub(r"[\W_]+", " ", name).strip().casefold() or name
+
+    return plain if len(set(map(plain, classes))) == len(classes) else str
 
 
 def _read_cache(images: Path, labels: Path, size: int) -> Arrays | None:

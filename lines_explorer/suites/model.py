@@ -1,13 +1,15 @@
-"""The suite's model.json as an open_clip model, registered and created through open_clip."""
+"""The suite's architecture as an open_clip model: one of open_clip's, or a model.json registered with it."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import logging
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +18,26 @@ from lines_explorer.errors import ExplorerError
 if TYPE_CHECKING:
     import torch
 
-Preprocess = tuple[tuple[float, float, float], tuple[float, float, float]]
+QUICK = "-quickgelu"
 _lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """An open_clip architecture: its name, config (embed_dim, vision_cfg, text_cfg, …) and preprocess config.
+
+    ``preprocess`` has ``mean`` and ``std`` of three numbers each.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    preprocess: Mapping[str, Any]
+
+    @property
+    def image_size(self) -> int:
+        """Side of the square input, in pixels."""
+        size = self.config["vision_cfg"].get("image_size", 224)  # open_clip's default
+        return int(size[0] if isinstance(size, list | tuple) else size)
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -41,28 +61,85 @@ def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return config, preprocess
 
 
-def create_model(architecture: str, config_path: Path, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+def full_name(name: str, config: Path | None, activation: str | None) -> str:
+    """open_clip's name of the architecture, QuickGELU said; of one's own config, the name as it is."""
+    quick = config is None and activation == "quickgelu" and not name.endswith(QUICK)
+    return name + QUICK if quick else name
+
+
+def architecture(
+    name: str,
+    config: Path | None = None,
+    activation: str | None = None,
+    preprocess: Mapping[str, Any] | None = None,
+) -> Architecture:
+    """The architecture ``name``: of the file ``config`` where there is one, otherwise of open_clip.
+
+    open_clip has some architectures twice, with GELU and (``-quickgelu``) with QuickGELU, and loads the weights of one
+    into the other without a word; where the name leaves it open, ``activation`` (gelu, quickgelu) must say it.
+    Raises ExplorerError for an unknown name, an activation that is missing or contradicts the name, a damaged config.
+    """
+    if config is not None:
+        found, own = read_config(config)
+        if activation and bool(found.get("quick_gelu")) != (activation == "quickgelu"):
+            raise ExplorerError(f"{config}: its quick_gelu is not base.activation {activation}; correct one of them.")
+        return Architecture(name, found, preprocess or own)
+    import open_clip
+    from open_clip.constants import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
+
+    known = set(open_clip.list_models())
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else "`open_clip.list_models()` lists them; or give base.config."
+        raise ExplorerError(f"open_clip has no architecture {name}; {hint}")
+    if name.endswith(QUICK) and activation == "gelu":
+        raise ExplorerError(f"base.architecture {name} contradicts base.activation gelu; correct one of them.")
+    if not name.endswith(QUICK) and name + QUICK in known:
+        if activation is None:
+            raise ExplorerError(
+                f"base.activation is missing: {name} exists with gelu and with quickgelu; write quickgelu for OpenAI's "
+                "weights and everything fine-tuned from them, gelu for others."
+            )
+        name = full_name(name, config, activation)
+    elif activation == "quickgelu" and not name.endswith(QUICK):
+        raise ExplorerError(f"base.activation quickgelu: open_clip has no {name}{QUICK}; give base.config.")
+    clip = {"mean": list(OPENAI_DATASET_MEAN), "std": list(OPENAI_DATASET_STD)}
+    return Architecture(name, open_clip.get_model_config(name), preprocess or clip)
+
+
+def create_model(name: str, config_path: Path, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+    """`create` for an architecture of one's own, described by the file ``config_path``."""
+    return create(architecture(name, config_path), weights)
+
+
+def create(found: Architecture, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     """An open_clip model in eval mode on the CPU, float32, holding ``weights`` (``visual.*`` and ``logit_scale``).
 
-    The text tower stays as initialised: suites bring frozen text vectors.  Raises ExplorerError when the keys or
-    shapes of the weights are not those of the architecture.
+    The text tower stays as initialised: suites bring frozen heads.  Raises ExplorerError when the keys or shapes of
+    the weights are not those of the architecture.
     """
-    import open_clip
-
-    config, preprocess = read_config(config_path)
-    with _lock, _quiet():
-        _register(architecture, config)
-        model = open_clip.create_model(architecture, load_weights=False, force_preprocess_cfg=preprocess)
+    model = empty(found)
     needed = {key: tensor for key, tensor in model.state_dict().items() if _is_image_side(key)}
     for key in sorted(needed.keys() | weights.keys()):
         ours = tuple(weights[key].shape) if key in weights else "nothing"
         theirs = tuple(needed[key].shape) if key in needed else "nothing"
         if ours != theirs:
-            raise ExplorerError(
-                f"The base does not fit {architecture}: {key} is {ours} in the weights, {theirs} in it."
-            )
+            raise ExplorerError(f"The base does not fit {found.name}: {key} is {ours} in the weights, {theirs} in it.")
     model.load_state_dict(dict(weights), strict=False)
     return model.eval().requires_grad_(False)
+
+
+def empty(found: Architecture) -> torch.nn.Module:
+    """The open_clip model as initialised, both towers.  Raises ExplorerError when its config cannot be built."""
+    import open_clip
+
+    with _lock, _quiet():
+        _register(found.name, dict(found.config))
+        try:
+            return open_clip.create_model(found.name, load_weights=False, force_preprocess_cfg=dict(found.preprocess))
+        except (OSError, ValueError, TypeError, RuntimeError, AssertionError, ArithmeticError, LookupError) as fault:
+            why = (str(fault).splitlines() or [type(fault).__name__])[0]
+            raise ExplorerError(f"open_clip cannot build {found.name} ({why}); correct its config.") from fault
 
 
 def _is_image_side(key: str) -> bool:

@@ -129,7 +129,10 @@ class _Paths:
     folder: Path
 
     def inside(self, where: Where, written: str) -> Path:
-        path = (self.folder / Path(written).expanduser()).resolve()
+        try:
+            path = (self.folder / Path(written).expanduser()).resolve()
+        except (OSError, ValueError, RuntimeError) as fault:  # a NUL, a loop of links, ~nobody
+            raise where.fail(f"is {written!r}, which is no path ({fault})") from fault
         allowed = [part for part in os.environ.get("LINES_EXPLORER_DATA", "").split(os.pathsep) if part]
         if not any(path.is_relative_to(Path(root).resolve()) for root in (self.folder, *allowed)):
             raise where.fail(
@@ -143,7 +146,8 @@ class _Paths:
         found: list[Path] = []
         for text in [written] if isinstance(written, str) else written:
             path = self.inside(where, text)
-            matches = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+            pattern = path.name if "*" in path.name else ""
+            matches = sorted(match for match in path.parent.glob(pattern) if match.is_file()) if pattern else [path]
             if not matches:
                 raise where.fail(f"is {text}, which no file matches; check the folder and the pattern")
             found += [self.inside(where, str(match)) for match in matches]
@@ -152,12 +156,15 @@ class _Paths:
     def weights(self, where: Where, value: str | Mapping[str, Any]) -> Place:
         if isinstance(value, str):
             return self.inside(where, value)
-        return Hub(_repository(where, value["hub"]), value.get("revision"), value.get("file"))
+        file = value.get("file")
+        if file and (file.startswith(("/", "~")) or ".." in file.split("/")):
+            raise (where / "file").fail(f"is {file}, which is not a file of the repository; write its path in it")
+        return Hub(_repository(where, value["hub"]), value.get("revision"), file)
 
     def data(self, where: Where, value: str | Mapping[str, Any], split: str) -> Path | Data:
         if isinstance(value, str):
             path = self.inside(where, value)
-            return Data(folder=path) if path.is_dir() else path
+            return Data(folder=path) if os.path.isdir(path) else path
         columns = {key: value[key] for key in ("image", "label", "config", "revision") if key in value}
         if "folder" in value:
             return Data(folder=self.inside(where / "folder", value["folder"]))

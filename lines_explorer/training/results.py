@@ -11,20 +11,22 @@ from lines_explorer.analysis import SingleTaskPoint, multi_task_choice, single_t
 from lines_explorer.engine import Engine, Evaluation
 from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, single_task_recipes
 from lines_explorer.engine.results import write_results
-from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant
 
+SHIPPED = ("sum", "average")
+"""Merge methods whose lines ship with the suite; the others are evaluated when they are asked for."""
+
 
 def validation_recipes(engine: Engine) -> Iterator[Recipe]:
-    """Base; both single-task lines of every expert; both multi-task lines of every method over all experts."""
+    """Base; both single-task lines of every expert; both multi-task lines of the shipped methods over all experts."""
     suite = engine.suite.name
     experts = tuple(engine.suite.experts)
     yield Recipe.base(suite)
     for task in experts:
         yield from single_task_recipes(suite, task)
         yield from constant_recipes(suite, task)
-    for method in METHODS:
+    for method in SHIPPED:
         yield from multi_task_recipes(suite, experts, method, engine.alpha_from_norms(experts, method))
         yield from multi_task_recipes(suite, experts, method, None)
 
@@ -37,7 +39,7 @@ def chosen_recipes(engine: Engine) -> dict[str, Recipe]:
     for task in experts:
         chosen[f"{task}: LiNeS"] = best_single(engine, single_task_recipes(suite, task))
         chosen[f"{task}: constant"] = best_single(engine, constant_recipes(suite, task))
-    for method in METHODS:
+    for method in SHIPPED:
         alpha = engine.alpha_from_norms(experts, method)
         chosen[f"{method} of all: LiNeS"] = best_multi(engine, multi_task_recipes(suite, experts, method, alpha))
         chosen[f"{method} of all: constant"] = best_multi(engine, multi_task_recipes(suite, experts, method, None))
@@ -77,13 +79,13 @@ def compute(engine: Engine) -> None:
     experts = {task: Recipe(engine.suite.name, (task,), schedule=constant(1.0)) for task in engine.suite.experts}
     wanted = dict.fromkeys([Recipe.base(engine.suite.name), *experts.values(), *chosen.values()])
     test = list(_evaluated(engine, wanted, "test"))
-    write_results(folder / "validation.json", engine.suite.hash, "validation", validation)
-    write_results(folder / "test.json", engine.suite.hash, "test", test)
+    write_results(folder / "validation.json", engine.suite.hash, "validation", validation, engine.stored_answers)
+    write_results(folder / "test.json", engine.suite.hash, "test", test, engine.stored_answers)
     for task, expert in experts.items():
         for shift in engine.suite.tasks[task].shifts:
             recipes = [Recipe.base(engine.suite.name), expert, chosen[f"{task}: LiNeS"], chosen[f"{task}: constant"]]
             rows = [engine.evaluate(recipe, [task], shift) for recipe in dict.fromkeys(recipes)]
-            write_results(folder / f"{task}-{shift}.json", engine.suite.hash, shift, rows)
+            write_results(folder / f"{task}-{shift}.json", engine.suite.hash, shift, rows, engine.stored_answers)
 
 
 def _evaluated(engine: Engine, recipes: dict[Recipe, None], split: str) -> Iterator[Evaluation]:
@@ -136,7 +138,7 @@ def _merge_table(engine: Engine, split: str) -> list[str]:
     experts = tuple(engine.suite.experts)
     chosen = chosen_recipes(engine)
     rows = ["| merge of all experts | without LiNeS (λ) | with LiNeS (α, β) |", "|---|---|---|"]
-    for method in METHODS:
+    for method in SHIPPED:
         cells = []
         for line in ("constant", "LiNeS"):
             recipe = chosen[f"{method} of all: {line}"]

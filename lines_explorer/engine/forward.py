@@ -1,0 +1,71 @@
+"""The image tower as steps, so that a forward pass can go on from what an earlier one kept.
+
+Boundary b is what enters block b + 1 of L: boundary 0 comes from the patch embedding, boundary L leaves the last block.
+A pass in steps gives the bits of ``encode_image``, wherever it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+Watch = Callable[[int, torch.Tensor], None]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Activations (b, tokens, width) at ``boundary``, kept from an earlier pass of the same images."""
+
+    boundary: int
+    activations: torch.Tensor
+
+
+class Tower:
+    """The image tower of an open_clip model.
+
+    ``steps`` says whether it can be called step by step, which open_clip's own ``VisionTransformer`` can; any other
+    tower runs in one, and its only boundary is 0, the pixels.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        from open_clip.transformer import VisionTransformer
+
+        self._model, self._visual = model, model.visual
+        self.steps = isinstance(self._visual, VisionTransformer) and self._visual.transformer.batch_first
+        self._blocks = self._visual.transformer.resblocks if self.steps else ()
+
+    @property
+    def depth(self) -> int:
+        """L, the number of blocks that are steps."""
+        return len(self._blocks)
+
+    @property
+    def heads(self) -> int:
+        """Attention heads of a block, of a tower in steps."""
+        return self._blocks[0].attn.num_heads
+
+    def boundary_bytes(self) -> int:
+        """Bytes of one image's activations at a boundary; 0 where there is none to keep."""
+        if not self.steps:
+            return 0
+        return self._visual.positional_embedding.numel() * self._visual.positional_embedding.element_size()
+
+    def embed(self, pixels: torch.Tensor) -> Start:
+        """Boundary 0 of normalised pixels (b, 3, H, W)."""
+        return Start(0, self._visual._embeds(pixels) if self.steps else pixels)
+
+    def finish(self, start: Start, watch: Watch | None = None) -> torch.Tensor:
+        """Unit features (b, D) from ``start`` on; ``watch`` is called with every boundary reached."""
+        if not self.steps:
+            return self._model.encode_image(start.activations, normalize=True)
+        activations = start.activations
+        for boundary in range(start.boundary, self.depth):
+            if watch is not None:
+                watch(boundary, activations)
+            activations = self._blocks[boundary](activations)
+        if watch is not None:
+            watch(self.depth, activations)
+        pooled, _ = self._visual._pool(activations)
+        return torch.nn.functional.normalize(pooled @ self._visual.proj, dim=-1)

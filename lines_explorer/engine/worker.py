@@ -1,0 +1,119 @@
+"""One thread drives the device: the visitors' runs in turn, and when nobody waits, what may be asked next."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+
+from lines_explorer.engine.runs import Key, Run, Ticket, Turns
+
+Stop = Callable[[], bool]
+
+
+class Worker:
+    """Takes requests from any thread and has them driven one after the other by ``drive(run, stop)``.
+
+    ``drive`` works until the run is done or ``stop`` says True, publishing as it goes.  The thread lives while there
+    is work.
+    """
+
+    def __init__(self, drive: Callable[[Run, Stop], None]) -> None:
+        self._drive = drive
+        self._guard = threading.Lock()
+        self._runs: dict[Key, Run] = {}
+        self._turns = Turns()
+        self._newest: dict[Hashable, Ticket] = {}
+        self._idle: deque[Run] = deque()
+        self.busy = False
+
+    def join(self, run: Run, visitor: Hashable | None = None) -> Ticket:
+        """A place at the run in progress for the same request, or at this new one, which then waits for its turn.
+
+        A visitor has one place: an older one of the same visitor is left.  None is a visitor of its own each time.
+        """
+        with self._guard:
+            run = self._runs.setdefault(run.key, run)
+            ticket = Ticket(run, object() if visitor is None else visitor)
+            run.waiting += 1
+            if not run.started:
+                self._turns.add(ticket.visitor, run)
+            if visitor is not None:
+                self._dismiss(visitor)
+                self._newest[visitor] = ticket
+            self._begin()
+        return ticket
+
+    def dismiss(self, visitor: Hashable) -> None:
+        """Gives the visitor's place up, if it has one: it was answered in another way."""
+        with self._guard:
+            self._dismiss(visitor)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Gives the place up; a run that nobody waits for stops after its batch, or never begins."""
+        with self._guard:
+            self._drop(ticket)
+
+    def suggest(self, runs: Sequence[Run]) -> None:
+        """What to do while nobody waits, best first; replaces what was suggested before."""
+        with self._guard:
+            self._idle = deque(runs)
+            if self._idle:
+                self._begin()
+
+    def _dismiss(self, visitor: Hashable) -> None:
+        if (older := self._newest.get(visitor)) is not None:
+            self._drop(older)
+            older.run.wake()
+
+    def _drop(self, ticket: Ticket) -> None:
+        if ticket.left:
+            return
+        ticket.left = True
+        ticket.run.waiting -= 1
+        if ticket.run.waiting == 0 and not ticket.run.idle:
+            self._forget(ticket.run)
+        if self._newest.get(ticket.visitor) is ticket:
+            del self._newest[ticket.visitor]
+
+    def _forget(self, run: Run) -> None:
+        if self._runs.get(run.key) is run:
+            del self._runs[run.key]
+
+    def _begin(self) -> None:
+        if not self.busy:
+            self.busy = True
+            threading.Thread(target=self._work, name="lines-explorer-device", daemon=True).start()
+
+    def _work(self) -> None:
+        """One run after another until none is left.  One that fails tells its listeners, and does not harm the next."""
+        while (run := self._next()) is not None:
+            fault: BaseException | None = None
+            try:
+                self._drive(run, lambda run=run: self._unwanted(run))
+            except BaseException as caught:
+                fault = caught
+            with self._guard:
+                self._forget(run)
+            run.end(fault)
+
+    def _next(self) -> Run | None:
+        with self._guard:
+            run = self._turns.next()
+            while run is None and self._idle:
+                suggested = self._idle.popleft()
+                if suggested.key not in self._runs:
+                    run = self._runs[suggested.key] = suggested
+            if run is None:
+                self.busy = False
+            else:
+                run.started = True
+            return run
+
+    def _unwanted(self, run: Run) -> bool:
+        """Whether nobody waits for the run, and it is no idle work or the time is not idle any more."""
+        with self._guard:
+            unwanted = run.waiting == 0 and (not run.idle or self._turns.any_due())
+            if unwanted:
+                self._forget(run)  # so that nobody joins what is about to stop
+            return unwanted
