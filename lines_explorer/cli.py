@@ -218,6 +218,117 @@ def inspect(
 
 
 @app.command()
+def search(
+    tasks: Tasks,
+    suite: Suite = POCKET,
+    method: Method = "sum",
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", help="NAME=VALUE of the method, such as k=20; may be repeated.")
+    ] = None,
+    use_lines: Annotated[bool, typer.Option("--lines/--no-lines", help="LiNeS, or one constant factor.")] = True,
+    schedule: Annotated[
+        str | None, typer.Option("--schedule", help="Another curve: square, root, sigmoid, reversed, constant.")
+    ] = None,
+    weight: Annotated[
+        float | None, typer.Option("--weight", help="What the target counts for (one expert). Default: 2.")
+    ] = None,
+    constraint: Annotated[
+        float | None, typer.Option("--constraint", help="Least control, as a share of zero-shot, such as 0.95.")
+    ] = None,
+    tie: Annotated[str, typer.Option("--tie", help="Among equals: protocol, larger or smaller.")] = "protocol",
+    refine: Annotated[int, typer.Option("--refine", help="Rounds of finer points after the grid; 0: the grid.")] = 2,
+    bootstrap: Annotated[bool, typer.Option("--bootstrap/--no-bootstrap", help="Tell how sure the choice is.")] = True,
+    rule: Rule = "reference",
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Choose one point on validation, by the protocol or under a constraint, and report it once on test."""
+
+    def work() -> Report:
+        from lines_explorer.commands import searching
+
+        asked = searching.SearchOptions(
+            tasks, method, parameter or (), use_lines, schedule, weight, constraint, tie, refine, rule, bootstrap
+        )
+        return searching.search_suite(open_engine(suite, device), asked)
+
+    answer(work, as_json)
+
+
+@app.command()
+def sweep(
+    spec: Annotated[
+        Path, typer.Argument(help="YAML file that describes the points; see lines_explorer/sweep/spec.py.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Parquet file: a row per point and task.")],
+    engine: Annotated[str, typer.Option("--engine", help="local.")] = "local",
+    address: Annotated[str | None, typer.Option("--address", help="Address of a cluster; not supported yet.")] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Score many points. Run again after an interruption, it continues."""
+
+    def work() -> Report:
+        from lines_explorer.commands import sweeping
+
+        sweeping.check_engine(engine, address)
+        sweeping.check_table(out)
+        points = sweeping.read_spec(spec)
+        return sweeping.sweep(open_engine(points.suite, device), points, out)
+
+    answer(work, as_json)
+
+
+@app.command()
+def study(
+    suite: Suite = POCKET,
+    out: Annotated[Path, typer.Option("--out", help="The page; tables and figures go beside it.")] = Path(
+        "docs/RESULTS.md"
+    ),
+    settings: Annotated[
+        str, typer.Option("--settings", help="all, or edit, merge, robustness, soup, negation, seeds.")
+    ] = "all",
+    methods: Annotated[str, typer.Option("--methods", help="Merge methods, separated by commas.")] = "all",
+    schedules: Annotated[str, typer.Option("--schedules", help="Schedules compared with the constant one.")] = "all",
+    tasks: Annotated[str, typer.Option("--tasks", help="Tasks, separated by commas.")] = "all",
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Rerun the paper's settings with and without LiNeS. Run again after an interruption, it continues."""
+
+    def work() -> Report:
+        from lines_explorer.commands import studying
+
+        engine = open_engine(suite, device)
+        asked = studying.parse_asked(engine, settings, methods, schedules, tasks)
+        return studying.study(engine, out, asked)
+
+    answer(work, as_json)
+
+
+@app.command()
+def bench(
+    suite: Suite = POCKET,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Measurements of which the median counts.")] = 5,
+    points: Annotated[int, typer.Option("--points", min=2, max=101, help="Points of the curve.")] = 11,
+    moves: Annotated[int, typer.Option("--moves", min=1, help="Random slider moves.")] = 1000,
+    floats: Annotated[int, typer.Option("--floats", min=1000, help="Size of the merge buffers.")] = 87_849_216,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Measure the engine's speed as ratios within one run."""
+
+    def work() -> Report:
+        from lines_explorer.commands import bench as benchmark
+        from lines_explorer.suites import open_suite
+
+        effort = benchmark.Effort(repeats=repeats, points=points, moves=moves, floats=floats)
+        return benchmark.bench(open_suite(suite), device, effort)
+
+    answer(work, as_json)
+
+
+@app.command()
 def serve(
     suite: Suite = POCKET,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import base64
+import gc
 import json
 import threading
 import time

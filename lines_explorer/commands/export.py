@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lines_explorer.engine import Engine
     from lines_explorer.recipe import Recipe
     from lines_explorer.suites import Suite
-    from lines_explorer.suites.model import Architecture
 
 FORMATS = ("open_clip", "hf")
 WEIGHTS, CONFIG = "open_clip_model.safetensors", "open_clip_config.json"

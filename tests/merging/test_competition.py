@@ -35,7 +35,7 @@ def plain_pcb(rows: np.ndarray, r: float) -> np.ndarray:
     d = rows.shape[1]
     magnitude = cut(np.abs(rows), int(d * 1e-4), int(d * (1 - 1e-4) - 1))
     score = np.exp(len(rows) * unit(magnitude) ** 2) * np.tanh(rows * rows.sum(axis=0))
-    weight = unit(cut(score, d - round(d * r / 100), d - 1))
+    weight = unit(cut(score, int(d * (1 - r / 100) + 1e-9), d - 1))
     return (weight * np.sign(rows) * magnitude).sum(axis=0) / np.maximum(weight.sum(axis=0), 1e-12)
 
 
