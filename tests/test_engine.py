@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gc
 import json
 import threading
@@ -24,7 +23,6 @@ from lines_explorer.engine import (
     Store,
     multi_task_recipes,
     single_task_recipes,
-    write_results,
 )
 from lines_explorer.engine.evaluator import stratified_order
 from lines_explorer.errors import ExplorerError
@@ -354,32 +352,6 @@ def test_curves_follow_the_protocol(engine: Engine) -> None:
         single_task_recipes("tiny", "places", points=1)
     with pytest.raises(ExplorerError, match="no merge method nonsense"):
         multi_task_recipes("tiny", ALL, "nonsense", 0.5)
-
-
-def test_shipped_results_are_used(engine: Engine, suite: Suite, tmp_path: Path) -> None:
-    evaluations = [engine.evaluate(RECIPES[0]), engine.zero_shot()]
-    assert write_results(tmp_path / "validation.json", suite.hash, "validation", evaluations) == 6
-    other = Engine(suite, "cpu", Store(":memory:"))
-    other.store.seed(tmp_path / "validation.json", suite.hash)
-    assert other.peek(RECIPES[0]).scores == evaluations[0].scores
-    assert other.stored_answers(RECIPES[0]) == {}
-
-
-def test_shipped_results_may_tell_image_by_image(engine: Engine, suite: Suite, tmp_path: Path) -> None:
-    path = tmp_path / "validation.json"
-    evaluations = [engine.evaluate(RECIPES[0]), engine.zero_shot()]
-    write_results(path, suite.hash, "validation", evaluations, engine.stored_answers)
-    other = Engine(suite, "cpu", Store(":memory:"))
-    other.store.seed(path, suite.hash)
-    known, ours = other.stored_answers(RECIPES[0]), engine.stored_answers(RECIPES[0])
-    assert known.keys() == ours.keys() == evaluations[0].scores.keys()
-    assert all((known[task] == ours[task]).all() for task in ours)
-    for damage in ("AA==", base64.b64encode(bytes(1000)).decode()):
-        content = json.loads(path.read_text())
-        content["rows"][0]["bits"] = damage
-        path.write_text(json.dumps(content))
-        with pytest.raises(ExplorerError, match="is damaged"):
-            Store(":memory:").seed(path, suite.hash)
 
 
 BAD = {
