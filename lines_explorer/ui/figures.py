@@ -101,16 +101,16 @@ def target_title(family: Mapping[str, Any], titles: Mapping[str, str]) -> str:
     """The title of the target axis, with n."""
     targets, count = family["targets"], _count(family, "target")
     what = titles[targets[0]] if len(targets) == 1 else f"mean of {len(targets)} merged tasks"
-    return f"<b>Target</b>: {what}, %{_small(family['split'] + count)}"
+    return f"<b>Target</b>: {what}, %{small(family['split'] + count)}"
 
 
 def control_title(family: Mapping[str, Any]) -> str:
     """The title of the control axis, with n."""
     others = len(family["controls"])
     if not others:
-        return f"<b>Weakest task</b>: % of its expert{_small('no task is left out as control')}"
+        return f"<b>Weakest task</b>: % of its expert{small('no task is left out as control')}"
     which = "the other task" if others == 1 else f"mean of {others} other tasks"
-    return f"<b>Control</b>: {which}, %{_small(family['split'] + _count(family, 'control'))}"
+    return f"<b>Control</b>: {which}, %{small(family['split'] + _count(family, 'control'))}"
 
 
 def curve(family: Mapping[str, Any], kind: str) -> Figure:
@@ -122,8 +122,7 @@ def curve(family: Mapping[str, Any], kind: str) -> Figure:
         stats = [(p["knob"], p[which]) for p in points if p[which]]
         if stats:
             traces += _band(stats, colour) + [_knob_line(stats, which, kind, dash)]
-    guides, labels = [], []
-    base = family["base"]
+    guides, labels, base = [], [], family["base"]
     levels = (("expert", family["ceiling"], 0, "left"), ("base", base and base["control"], 1, "right"))
     for (role, level, place, side), name in zip(levels, GUIDE_NAMES[family["mode"]], strict=True):
         if level:
@@ -133,7 +132,7 @@ def curve(family: Mapping[str, Any], kind: str) -> Figure:
     knob = "λ" if kind == CONSTANT else ("γ" if family["mode"] == EDIT else "β")
     top = max([1.0, *(point["knob"] for point in points)])
     look = layout(400, shapes=guides, annotations=labels, hovermode="x unified")
-    subtitle = _small(f"95 % bands · {family['split']}")
+    subtitle = small(f"95 % bands · {family['split']}")
     look |= {"xaxis": axis(f"<b>{knob}</b>{subtitle}", range=[-0.03, top + 0.03]), "yaxis": axis("Accuracy, %")}
     if not points:
         look["annotations"] = labels + [note("line not evaluated yet", xref="paper", yref="paper", x=0.5, y=0.95)]
@@ -155,39 +154,55 @@ def tasks(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
     up = axis("", autorange="reversed", tickvals=places, ticktext=ticks, type="category", automargin=True)
     up["tickfont"] = {"size": 13, "color": style.INK}
     up["showgrid"] = False
-    across = axis(f"Accuracy, %{_small(family['split'] + ' · bold: target')}", range=[0, 101], dtick=25)
-    look = layout(80 + 36 * len(names), barmode="group", bargap=0.3, bargroupgap=0, hovermode="closest")
+    across = axis(f"Accuracy, %{small(family['split'] + ' · bold: target')}", range=[0, 101], dtick=25)
+    look = layout(tasks_height(len(names)), barmode="group", bargap=0.3, bargroupgap=0, hovermode="closest")
     return {"data": traces, "layout": look | {"xaxis": across, "yaxis": up}, "meta": {"order": names}}
 
 
-def depth(blocks: int, height: int = 300) -> Figure:
-    """λ per block; the page fills in the factors and their colour."""
+def tasks_height(rows: int) -> int:
+    """Height of the figures with one row per task, in pixels."""
+    return 80 + 36 * rows
+
+
+def depth(blocks: int, height: int = 340) -> Figure:
+    """λ per block; the page fills in the factors of the current and of the pinned point, and the bars' colour."""
     bars = {"type": "bar", "x": list(range(1, blocks + 1)), "y": [0] * blocks, "marker": {"color": "@lines"}}
+    line = {"color": style.ROLES["pinned"], "width": 2}
+    mark = {"size": 8, "color": style.ROLES["pinned"], "symbol": style.SYMBOLS["pinned"]}
+    pinned = {"type": "scatter", "mode": "lines+markers", "x": bars["x"], "y": [None] * blocks, "line": line}
+    pinned |= {"marker": mark, "meta": "pinned", "hovertemplate": "A, block %{x}: λ = %{y:.3f}<extra></extra>"}
     bars |= {"hovertemplate": "block %{x}: λ = %{y:.3f}<extra></extra>"}
     look = layout(height, shapes=[guide(1.0, True, "expert")], bargap=0.25)
     up = axis("<b>λ</b>", range=[0, 1.15], zeroline=True, zerolinecolor=style.MUTED)
     look["annotations"] = [note("whole update", xref="paper", x=0, xanchor="left", y=1, yanchor="bottom")]
-    look |= {"xaxis": axis("block, from input to output", dtick=1, tickangle=0), "yaxis": up}
-    return {"data": [bars], "layout": look}
+    look |= {"xaxis": axis("block, from input to output", dtick=1, tickangle=0), "yaxis": up, "dragmode": False}
+    return {"data": [bars, pinned], "layout": look}
+
+
+def trail() -> dict[str, Any]:
+    """The plane's trace of the points visited, in order; the page fills them in."""
+    line = {"color": style.INK, "width": 1, "dash": "dot"}
+    mark = {"size": 7, "color": style.PAPER, "line": {"color": style.INK, "width": 1.5}}
+    words = {"meta": "visited", "hovertemplate": HOVER, "customdata": []}
+    return {"type": "scatter", "mode": "lines+markers", "x": [], "y": [], "line": line, "marker": mark} | words
 
 
 def all_figures(family: Mapping[str, Any], titles: Mapping[str, str], blocks: int) -> dict[str, Figure]:
     """Every figure of a family, by panel; the slider's figure once per schedule."""
     curves = {f"curve_{kind}": curve(family, kind) for kind in (LINES, CONSTANT)}
     rows = tasks(family, titles)
-    beside = max(280, min(420, rows["layout"]["height"] - 50))
-    return {"plane": plane(family, titles), "tasks": rows, "depth": depth(blocks, beside)} | curves
+    return {"plane": plane(family, titles), "tasks": rows, "depth": depth(blocks), "trail": trail()} | curves
 
 
 def _line(family: Mapping[str, Any], kind: str) -> dict[str, Any]:
     points = sorted(family[kind], key=lambda point: point["knob"])
-    custom = [_custom(_setting(kind, point), point, family) for point in points]
+    hover = [custom(_setting(kind, point), point, family) for point in points]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "x": [control_of(point) for point in points],
         "y": [percent(point["target"]["value"]) for point in points],
-        "customdata": custom,
+        "customdata": hover,
         "meta": NAMES[kind],
         "line": {"color": style.ROLES[kind], "width": 2.5, "dash": "solid" if kind == LINES else "dot"},
         "marker": {"color": style.ROLES[kind], "size": 7, "symbol": style.SYMBOLS[kind]},
@@ -204,7 +219,7 @@ def _mark(role: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> dic
     trace |= {"marker": mark | {"color": colour}, "error_y": _error(point["target"], colour)}
     if point["control"]:
         trace["error_x"] = _error(point["control"], colour)
-    return trace | {"customdata": [_custom("unedited", point, family)], "cliponaxis": False}
+    return trace | {"customdata": [custom("unedited", point, family)], "cliponaxis": False}
 
 
 def _bars(role: str, places: list[str], values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -252,7 +267,7 @@ def _setting(kind: str, point: Mapping[str, Any]) -> str:
     return f"α = {point['alpha']:.3g}, β = {point['beta']:.3g}"
 
 
-def _custom(setting: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]:
+def custom(setting: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]:
     """What the hover adds: the setting, both normalized accuracies, and what each was divided by."""
     control = point["control"]["normalized"] if point["control"] else None
     edit = family["mode"] == EDIT
@@ -295,5 +310,6 @@ def _count(family: Mapping[str, Any], which: str) -> str:
     return f", n = {base[which]['n']:,}" if base and base[which] else ""
 
 
-def _small(text: str) -> str:
+def small(text: str) -> str:
+    """A second, smaller line of an axis title."""
     return f"<br><span style='font-size:12px;color:{style.MUTED}'>{text}</span>"

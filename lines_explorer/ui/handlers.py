@@ -11,13 +11,19 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
-from lines_explorer.ui import figures, texts
+from lines_explorer.suites import Suite, available, open_suite
+from lines_explorer.ui import figures, surface_figure, texts
+from lines_explorer.ui.comparison import compare
+from lines_explorer.ui.difference_figure import difference, explained
+from lines_explorer.ui.links import Links, Page
 from lines_explorer.ui.results import TEST, Results
+from lines_explorer.ui.surface import Surface
 from lines_explorer.ui.view import Catalogue, View
 
 if TYPE_CHECKING:
@@ -48,30 +54,46 @@ class Tickets:
         return self.newest.get(tab, 0) > number
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A request, validated: what to show, and from which page and moment it came."""
+
+    view: View
+    page: Page
+    tab: str
+    number: int
+
+
 class Desk:
     """Answers one suite's page. Holds no visitor's state, only the newest ticket per page."""
 
     def __init__(self, engine: "Engine") -> None:
         self.engine, self.suite = engine, engine.suite
         self.results, self.test = Results(engine), Results(engine, TEST)
-        self.catalogue = Catalogue(
-            tuple(task for task in self.suite.tasks if task in self.suite.experts), tuple(METHODS)
-        )
-        self.titles = {name: task.title for name, task in self.suite.tasks.items()}
         self.blocks = engine.backend.layout.depth
+        experts = tuple(task for task in self.suite.tasks if task in self.suite.experts)
+        self.catalogue = Catalogue(experts, tuple(METHODS), self.blocks)
+        self.links = Links(self.suite.name, self.catalogue)
+        self.titles = {name: task.title for name, task in self.suite.tasks.items()}
         self.tickets = Tickets()
+        self.suite_word = _openable(self.suite)
 
     def live(self, request: Any) -> Json:
         """What is known at once about a view: its stored point if there is one, its link and its command line.
 
-        Takes ``{"view", "known", "tab", "number"}``; sends the family along when the page knows another one.
+        Takes ``{"view", "page", "known", "tab", "number"}``; sends the family along when the page knows another one.
         """
         return self._guarded(self._live, request)
 
     def restore(self, link: Any) -> Json:
-        """The controls for a URL hash; anything unknown in it is ignored."""
-        view = self.catalogue.read_link(link)
-        return {"view": self._as_json(view)}
+        """The controls and the page for a URL hash, and a sentence for everything in it that could not be taken."""
+        opened = self.links.read(link)
+        problems = list(opened.problems)
+        return {"view": opened.view.as_json(), "page": opened.page.as_json(), "problems": problems}
+
+    def surface(self, request: Any) -> Json:
+        """The α×β surface of a view's family, as far as it is stored, and the Pareto front of all that is."""
+        return self._guarded(lambda asked: self._surface(self._read(asked).view), request)
 
     def settle(self, request: Any) -> Iterator[str]:
         """Evaluate the view's model, and what it is compared with if that is missing; yields messages as JSON."""
@@ -81,6 +103,10 @@ class Desk:
         """Evaluate what both lines still lack; sends the family again after every point."""
         yield from self._streamed(self._lines, request)
 
+    def fill(self, request: Any) -> Iterator[str]:
+        """Evaluate the missing cells of the surface, the nearest first; sends it again after every cell."""
+        yield from self._streamed(self._fill, request)
+
     def score_test(self, request: Any) -> Iterator[str]:
         """Evaluate the view's model on the test split."""
         yield from self._streamed(self._score_test, request)
@@ -88,55 +114,86 @@ class Desk:
     def family(self, view: View) -> Json:
         """A family with its figures."""
         numbers = self.results.family(view)
-        return numbers | {"figures": figures.all_figures(numbers, self.titles, self.blocks)}
+        drawn = figures.all_figures(numbers, self.titles, self.blocks)
+        drawn["difference"] = self._difference(None, view)
+        return numbers | {"figures": drawn}
 
-    def look(self, view: View) -> Json:
-        """The part of ``live`` that depends on the view alone."""
-        alpha = self.results.alpha(view)
-        schedule = view.curve(alpha)
-        answer = {"link": view.link(), "command": view.command(self.suite.name, schedule), "point": None}
+    def look(self, view: View, page: Page) -> Json:
+        """The part of ``live`` that depends on the view and the page alone."""
+        schedule = view.curve(self.results.alpha(view))
+        answer = {"link": self.links.write(view, page), "command": view.command(self.suite_word, schedule)}
+        answer |= {"setting": texts.setting(schedule), "point": None}
         evaluation = self.results.peek(self.results.recipe(view, schedule))
         if evaluation and not self.results.missing_references():
-            answer |= self._described(view, evaluation)
-        return answer
+            return answer | self._described(view, page, evaluation)
+        return answer | {"pinned": self._pinned(view, page, None)}
 
     def _live(self, request: Mapping) -> Json:
-        view, tab, number = self._read(request)
-        self.tickets.take(tab, number)
-        answer = self.look(view) | {"number": number}
-        return answer if request.get("known") == view.family else answer | {"family": self.family(view)}
+        asked = self._read(request)
+        self.tickets.take(asked.tab, asked.number)
+        answer = self.look(asked.view, asked.page) | {"number": asked.number}
+        known = request.get("known") == asked.view.family
+        return answer if known else answer | {"family": self.family(asked.view)}
+
+    def _surface(self, view: View) -> Json:
+        numbers = Surface(self.results, view).numbers()
+        family = {"mode": view.mode}
+        drawn = {"figures": surface_figure.surfaces(numbers), "front": surface_figure.front(numbers["front"], family)}
+        return drawn | {"key": view.family, "missing": numbers["missing"], "points": numbers["front"]}
 
     def _settle(self, request: Mapping) -> Iterator[Json]:
-        view, tab, number = self._read(request)
-        self.tickets.take(tab, number)
-        stop = lambda: self.tickets.stale(tab, number)  # noqa: E731
+        asked = self._read(request)
+        view, number = asked.view, asked.number
+        self.tickets.take(asked.tab, number)
+        stop = self._stop(asked)
         if missing := self.results.missing_references():
             yield from self._evaluate(missing, stop, number)
             yield {"kind": "family", "family": self.family(view)}
         recipe = self.results.recipe(view, view.curve(self.results.alpha(view)))
         for evaluation in self._counted(self.results, recipe, None, stop):
-            described = self._described(view, evaluation)
+            described = self._described(view, asked.page, evaluation)
             yield {"kind": "point", "number": number} | described | _progress(evaluation)
+        pin = asked.page.pin
+        if pin and not stop() and not self.results.peek(self._recipe(pin)):
+            yield from self._evaluate([(self._recipe(pin), None)], stop, number)
+            evaluation = self.results.peek(recipe)
+            yield {"kind": "pinned", "number": number, "pinned": self._pinned(view, asked.page, evaluation)}
 
     def _lines(self, request: Mapping) -> Iterator[Json]:
-        view, tab, number = self._read(request)
-        stop = lambda: self.tickets.stale(tab, number)  # noqa: E731
-        yield from self._evaluate(self.results.missing_references(), stop, number)
-        for recipe in self.results.unstored(view):
+        asked = self._read(request)
+        stop = self._stop(asked)
+        yield from self._evaluate(self.results.missing_references(), stop, asked.number)
+        for recipe in self.results.unstored(asked.view):
             if stop():
                 return
-            yield from self._evaluate([(recipe, None)], stop, number)
-            yield {"kind": "family", "family": self.family(view)}
+            yield from self._evaluate([(recipe, None)], stop, asked.number)
+            yield {"kind": "family", "family": self.family(asked.view)}
+
+    def _fill(self, request: Mapping) -> Iterator[Json]:
+        asked = self._read(request)
+        stop = self._stop(asked)
+        yield from self._evaluate(self.results.missing_references(), stop, asked.number)
+        for recipe in Surface(self.results, asked.view).unstored():
+            if stop():
+                return
+            yield from self._evaluate([(recipe, None)], stop, asked.number)
+            yield {"kind": "surface", "surface": self._surface(asked.view)}
 
     def _score_test(self, request: Mapping) -> Iterator[Json]:
-        view, tab, number = self._read(request)
-        stop = lambda: self.tickets.stale(tab, number)  # noqa: E731
-        yield from self._evaluate(self.test.missing_references(), stop, number, self.test)
-        recipe = self.test.recipe(view, view.curve(self.results.alpha(view)))
-        for evaluation in self._counted(self.test, recipe, None, stop):
+        asked = self._read(request)
+        stop = self._stop(asked)
+        yield from self._evaluate(self.test.missing_references(), stop, asked.number, self.test)
+        for evaluation in self._counted(self.test, self._recipe(asked.view), None, stop):
             progress = _progress(evaluation)
-            point = self.test.point(view, evaluation) if evaluation.complete else None
-            yield {"kind": "test", "number": number, "point": point} | progress
+            point = self.test.point(asked.view, evaluation) if evaluation.complete else None
+            yield {"kind": "test", "number": asked.number, "point": point} | progress
+
+    def _recipe(self, view: View) -> Recipe:
+        return self.results.recipe(view, view.curve(self.results.alpha(view)))
+
+    def _stop(self, asked: Asked) -> Callable[[], bool]:
+        """Says whether the page has moved on."""
+        return lambda: self.tickets.stale(asked.tab, asked.number)
 
     def _evaluate(self, work: list, stop: Callable[[], bool], number: int, on: Results | None = None) -> Iterator[Json]:
         """Evaluate recipes one after the other, reporting only how far it is."""
@@ -156,35 +213,48 @@ class Desk:
                 last = time.monotonic()
                 yield evaluation
 
-    def _described(self, view: View, evaluation: "Evaluation") -> Json:
-        """A point, and once it is complete the sentence about it."""
+    def _described(self, view: View, page: Page, evaluation: "Evaluation") -> Json:
+        """A point, and once it is complete the sentence about it and its difference from what is pinned."""
         point = self.results.point(view, evaluation)
         if not point or not evaluation.complete:
             return {"point": point}
         schedule = evaluation.recipe.schedule
-        return {"point": point, "sentence": texts.sentence(view, schedule, point, self._references(view), self.titles)}
+        about = {"sentence": texts.sentence(view, schedule, point, self._references(view), self.titles)}
+        about["hover"] = figures.custom(texts.setting(schedule), point, {"mode": view.mode})
+        return {"point": point, "pinned": self._pinned(view, page, evaluation)} | about
+
+    def _pinned(self, view: View, page: Page, current: "Evaluation | None") -> Json | None:
+        """The pinned point as the current view's plane shows it, and how the current one differs from it."""
+        if not page.pin:
+            return None
+        schedule = page.pin.curve(self.results.alpha(page.pin))
+        evaluation = self.results.peek(self.results.recipe(page.pin, schedule))
+        factors = list(schedule.block_factors(self.blocks))
+        about = {"view": page.pin.as_json(), "setting": texts.setting(schedule), "factors": factors}
+        about |= {"alpha": schedule.alpha, "beta": schedule.beta, "kind": schedule.kind}
+        if not evaluation or self.results.missing_references():
+            return about | {"point": None, "differences": None, "figure": self._difference(None, view)}
+        found = current and compare(self.results, evaluation, current, view.targets)
+        about |= {"point": self.results.point(view, evaluation), "differences": found and explained(found)}
+        return about | {"figure": self._difference(found, view)}
+
+    def _difference(self, comparison: Json | None, view: View) -> figures.Figure:
+        return difference(comparison, view.targets, self.titles, figures.tasks_height(len(self.titles)))
 
     def _references(self, view: View) -> Json:
         """The part of a family that the sentence compares with, without its lines."""
         names = [name for name in self.suite.tasks if name not in view.targets]
-        base = self.results.peek(Recipe.base(self.suite.name))
-        expert = self.results.peek(self.results.expert(view.target)) if view.mode == figures.EDIT else None
-        points = {
-            "base": base and self.results.point(view, base),
-            "expert": expert and self.results.point(view, expert),
-        }
-        return points | {"controls": names}
+        base = self.results.stored(view, Recipe.base(self.suite.name))
+        expert = self.results.stored(view, self.results.expert(view.target)) if view.mode == figures.EDIT else None
+        return {"base": base, "expert": expert, "controls": names}
 
-    def _read(self, request: Any) -> tuple[View, str, int]:
+    def _read(self, request: Any) -> Asked:
         if not isinstance(request, Mapping):
             raise ExplorerError("The page sent no settings; reload it.")
         tab, number = request.get("tab"), request.get("number")
         if not isinstance(tab, str) or not 1 <= len(tab) <= 40 or type(number) is not int or not 0 <= number < 2**53:
             raise ExplorerError("The page sent a request without a number; reload it.")
-        return self.catalogue.read(request.get("view")), tab, number
-
-    def _as_json(self, view: View) -> Json:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(view).items()}
+        return Asked(self.catalogue.read(request.get("view")), self.links.read_page(request.get("page")), tab, number)
 
     def _guarded(self, work: Callable[[Any], Json], request: Any) -> Json:
         try:
@@ -214,3 +284,9 @@ def _progress(evaluation: "Evaluation") -> Json:
     """Pictures scored and to be scored."""
     scores = evaluation.scores.values()
     return {"done": sum(score.n for score in scores), "total": sum(score.total for score in scores)}
+
+
+def _openable(suite: Suite) -> str:
+    """What the command line opens the same suite by: its name, or its folder where the name leads elsewhere."""
+    name = suite.folder.name
+    return name if name in available() and open_suite(name).folder == suite.folder else str(suite.folder)

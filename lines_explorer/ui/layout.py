@@ -12,17 +12,18 @@ from lines_explorer.engine import Engine
 from lines_explorer.merging import METHODS
 from lines_explorer.ui import style, texts
 from lines_explorer.ui.handlers import Desk
+from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES, Page
 from lines_explorer.ui.view import LIMITS, MANY, STEP
 
 STATIC = Path(str(files("lines_explorer.ui"))) / "static"
-SCRIPTS = ("state.js", "figures.js", "readout.js", "page.js")
+SCRIPTS = ("state.js", "history.js", "free.js", "figures.js", "readout.js", "tools.js", "page.js")
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 CONTROLS = (
     "mode", "target", "schedule", "gamma", "alpha", "beta", "scale",
     "tasks", "method", "norms", "alpha_many", "beta_many", "scale_many",
 )  # fmt: skip
 RUN_HUB = "window.LinesExplorer.start(element, props, server, trigger, watch);"
-EVENTS = "/* events: 'apply' 'settle' 'line' 'score' */"
+EVENTS = "/* events: 'apply' 'settle' 'line' 'fill' 'score' */"
 DEVICE = {"concurrency_id": "device", "concurrency_limit": 16}
 
 
@@ -55,15 +56,14 @@ def script_files() -> list[Path]:
 
 def boot(desk: Desk) -> str:
     """All that the first picture needs, as JSON: it is part of the page, so nothing has to be asked for."""
-    view = desk.catalogue.default()
-    data: dict[str, Any] = {"view": vars(view), "family": desk.family(view), "look": desk.look(view)}
+    view, page = desk.catalogue.default(), Page()
+    data: dict[str, Any] = {"view": view.as_json(), "page": page.as_json()}
+    data |= {"family": desk.family(view), "look": desk.look(view, page), "suite": desk.suite.name}
     data |= {"titles": desk.titles, "roles": style.ROLES, "phrases": texts.PHRASES, "controls": CONTROLS}
-    data |= {
-        "limits": LIMITS,
-        "blocks": desk.blocks,
-        "modes": {mode: vars(desk.catalogue.default(mode)) for mode in texts.MODES},
-    }
-    return json.dumps(data)
+    data |= {"buttons": texts.BUTTONS, "surface_texts": texts.SURFACE, "free_texts": texts.FREE_WORDS}
+    data |= {"presets": texts.PRESETS, "hideable": HIDEABLE, "limits": LIMITS, "blocks": desk.blocks}
+    data |= {"panels": {name: title for name, (title, _) in texts.PANELS.items()}, "figures": FIGURES}
+    return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in texts.MODES}})
 
 
 def build_page(engine: Engine, root: str = "") -> gr.Blocks:
@@ -129,7 +129,7 @@ def _slider(name: str, limits: tuple[float, float], value: float, step: float = 
 
 
 def _hub(desk: Desk, root: str) -> gr.HTML:
-    """The one component that talks to the server; also summary, key, notice, table and command line."""
+    """The one component that talks to the server; also summary, tools, key, notice."""
 
     def live(request: Any) -> dict[str, Any]:
         return desk.live(request)
@@ -137,53 +137,93 @@ def _hub(desk: Desk, root: str) -> gr.HTML:
     def restore(link: Any) -> dict[str, Any]:
         return desk.restore(link)
 
+    def surface(request: Any) -> dict[str, Any]:
+        return desk.surface(request)
+
     key = "".join(f'<li class="lx-key-{role}"><i></i>{text}</li>' for role, text in texts.KEY.items())
     return gr.HTML(
         value="",
         boot=boot(desk),
         key_list=key,
-        button_line=texts.BUTTONS["line"],
         html_template=(STATIC / "hub.html").read_text(encoding="utf-8"),
         js_on_load=RUN_HUB + EVENTS,
-        server_functions=[live, restore],
+        server_functions=[live, restore, surface],
         apply_default_css=False,
         head=scripts(root),
         elem_id="lx-hub",
+        **_button_words(),
     )
 
 
 def _foot() -> gr.HTML:
-    """Table, split note, command line: filled in by the page."""
-    buttons = {f"button_{name}": text for name, text in texts.BUTTONS.items()}
-    template = (STATIC / "foot.html").read_text(encoding="utf-8")
-    words = {"split_note": texts.SPLIT_NOTE} | buttons
+    """Table, downloads, split note, command line, link: filled in by the page."""
+    note = texts.SHARE_NOTE.format(names=", ".join(HIDEABLE))
     return gr.HTML(
-        html_template=template,
+        html_template=(STATIC / "foot.html").read_text(encoding="utf-8"),
         js_on_load=None,
         apply_default_css=False,
         elem_id="lx-foot",
-        **words,
+        split_note=texts.SPLIT_NOTE,
+        share_note=note.replace("&", "&amp;"),
+        **_button_words(),
     )
+
+
+def _button_words() -> dict[str, str]:
+    return {f"button_{name}": text for name, text in texts.BUTTONS.items()}
 
 
 def _panel(name: str, root: str) -> gr.HTML:
     title, label = texts.PANELS[name]
+    extra = {"surface": _surface_tools, "depth": _free_tools}.get(name, str)()
     return gr.HTML(
-        html_template=(
-            '<section class="lx-panel" aria-labelledby="lx-title-${name}">'
-            '<header><h2 id="lx-title-${name}">${title}</h2>'
-            '<p class="lx-hint">${hint}</p></header><div class="lx-formula" hidden></div>'
-            '<div class="lx-figure" role="group" aria-label="${describe}"></div></section>'
-        ),
+        html_template=(STATIC / "panel.html").read_text(encoding="utf-8"),
         name=name,
         title=title,
         describe=label,
         hint=texts.HINTS[name],
+        extra=extra,
+        tools=_panel_tools(name, title),
         js_on_load=f"window.LinesExplorer.mount('{name}', element);",
         apply_default_css=False,
         head=scripts(root),
         elem_id=f"lx-{name}-panel",
         elem_classes="lx-cell",
+    )
+
+
+def _panel_tools(name: str, title: str) -> str:
+    """Buttons of a figure's head: enlarge, and downloads by Plotly's own export."""
+    enlarge = texts.BUTTONS["enlarge"]
+    buttons = f'<button type="button" data-lx-enlarge="{name}" aria-pressed="false">{enlarge}</button>'
+    for form in ("svg", "png"):
+        label = texts.DOWNLOAD.format(figure=title, format=form.upper())
+        buttons += f'<button type="button" data-lx-save="{name}" data-format="{form}" aria-label="{label}">'
+        buttons += f"{form.upper()}</button>"
+    return buttons
+
+
+def _surface_tools() -> str:
+    """Which quantity the surface shows, and the button that fills its empty cells."""
+    words, choices = texts.SURFACE, ""
+    for quantity in QUANTITIES:
+        title = texts.QUANTITIES[quantity]
+        choices += f'<label><input type="radio" name="lx-quantity" value="{quantity}"><span>{title}</span></label>'
+    return (
+        f'<fieldset class="lx-quantity" title="{words["score"]}"><legend class="lx-unseen">{words["choose"]}</legend>'
+        f'{choices}</fieldset><p class="lx-missing" data-lx="cells" hidden><span data-lx="cells-text"></span> '
+        f'<button type="button" data-lx="run-fill">{words["fill"]}</button></p>'
+    )
+
+
+def _free_tools() -> str:
+    """Presets and number boxes of the drawn λ; the page adds a box per block."""
+    presets = "".join(
+        f'<button type="button" data-lx-preset="{name}">{title}</button>' for name, title in texts.PRESETS.items()
+    )
+    return (
+        f'<div class="lx-free-tools" data-lx="free" hidden><p class="lx-hint">{texts.FREE_WORDS["hint"]}</p>'
+        f'<p class="lx-presets">{presets}</p><div class="lx-factors" data-lx="factors"></div></div>'
     )
 
 
@@ -221,9 +261,12 @@ def _connect(page: gr.Blocks, desk: Desk, hub: gr.HTML, controls: dict[str, Any]
     def line(event: gr.EventData):
         yield from desk.line(event._data)
 
+    def fill(event: gr.EventData):
+        yield from desk.fill(event._data)
+
     def score(event: gr.EventData):
         yield from desk.score_test(event._data)
 
-    for trigger, work in ((hub.settle, settle), (hub.line, line), (hub.score, score)):
+    for trigger, work in ((hub.settle, settle), (hub.line, line), (hub.fill, fill), (hub.score, score)):
         trigger(work, None, hub, trigger_mode="always_last", show_progress="hidden", api_visibility="private", **DEVICE)
     page.load(lambda: None, None, None, show_progress="hidden", api_visibility="private")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Numbers = dict[str, Any]
 GAMMAS = tuple(round(step / 10, 1) for step in range(10, -1, -1))
 VALIDATION, TEST = "validation", "test"
+MOST_KEPT = 4000
 
 
 def number(value: float) -> float | None:
@@ -47,6 +48,7 @@ class Results:
 
     def __init__(self, engine: "Engine", split: str = VALIDATION) -> None:
         self.engine, self.split = engine, split
+        self._kept: dict[tuple, Numbers] = {}
 
     def alpha(self, view: View) -> float:
         """The α of the norm ratio for a view that merges many; 1 otherwise."""
@@ -91,9 +93,13 @@ class Results:
         return point | {"weakest": _weakest(tasks, view.targets)}
 
     def stored(self, view: View, recipe: Recipe) -> Numbers | None:
-        """The numbers of a recipe on all tasks if they are stored."""
-        evaluation = self.peek(recipe)
-        return self.point(view, evaluation) if evaluation else None
+        """The numbers of a recipe on all tasks if they are stored; what was read once is kept."""
+        key = (self.engine.suite.hash, recipe, view.targets)
+        if key not in self._kept and (evaluation := self.peek(recipe)):
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = self.point(view, evaluation)
+        return self._kept.get(key)
 
     def line(self, view: View, points: Iterable[tuple[float, Schedule]]) -> list[Numbers]:
         """The stored points among those asked for, each with its knob, α and β."""

@@ -1,19 +1,26 @@
 """One colour and one marker per role, the same in every figure and in the style sheet.
 
 The hues are the colour-blind-safe set of Okabe and Ito, at a lightness that keeps at least 3:1 of contrast on the
-light and on the dark page. ``INK``, ``GRID`` and ``PAPER`` are tokens: the page replaces them by what it computes from
-its own style sheet, so that one figure serves both themes.
+light and on the dark page; the current model has the colour of the text. ``INK``, ``GRID`` … are tokens: the page
+replaces them by what it computes from its own style sheet, so that one figure serves both themes.
 """
 
-INK, MUTED, GRID, PAPER = "@ink", "@muted", "@grid", "@paper"
+INK, MUTED, GRID, PAPER, FRONT = "@ink", "@muted", "@grid", "@paper", "@front"
 
 ROLES: dict[str, str] = {
     "base": "#7d838c",
     "expert": "#d9640f",
     "lines": "#2277c9",
     "constant": "#0a9a72",
+    "pinned": "#b5519c",
 }
-SYMBOLS: dict[str, str] = {"base": "square", "expert": "star", "lines": "circle", "constant": "diamond"}
+SYMBOLS: dict[str, str] = {
+    "base": "square",
+    "expert": "star",
+    "lines": "circle",
+    "constant": "diamond",
+    "pinned": "triangle-up",
+}
 
 
 def translucent(colour: str, opacity: float) -> str:

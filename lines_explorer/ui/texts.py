@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lines_explorer.schedule import Schedule
+from lines_explorer.schedule import FREE, Schedule
 from lines_explorer.ui.view import CONSTANT, EDIT, View
 
 TITLE = "LiNeS Explorer"
@@ -11,11 +11,14 @@ LEDE = (
     "the first blocks, much in the last. Move the sliders and see what is kept and what is won back."
 )
 MODES = {"edit": "Edit one model", "many": "Merge many"}
-SCHEDULES = {"lines": "LiNeS", "constant": "Constant λ"}
+SCHEDULES = {"lines": "LiNeS", "constant": "Constant λ", "free": "Free"}
 LABELS = {
     "mode": ("What to do", None),
     "target": ("Target: whose expert to edit", None),
-    "schedule": ("Scaling over depth", "LiNeS grows from the first block to the last; a constant is the same in all."),
+    "schedule": (
+        "Scaling over depth",
+        "LiNeS grows from the first block to the last, a constant is the same in all; draw Free yourself.",
+    ),
     "gamma": (
         "γ, one knob for both",
         "α = γ, β = 1 − γ. 1 is the expert; towards 0 the first blocks return to the base.",
@@ -32,15 +35,48 @@ LABELS = {
 }
 PANELS = {
     "plane": ("Trade-off", "Trade-off plane: control accuracy across, target accuracy up"),
+    "surface": ("α × β", "Accuracy over alpha, across, and beta, up; empty where nothing is evaluated"),
     "curve": ("Accuracy against the slider", "Target and control accuracy against the slider, with 95 % bands"),
-    "tasks": ("Every task", "Accuracy per task of the base, the expert and the current model, with 95 % intervals"),
     "depth": ("λ over depth", "Factor of the update in each block"),
+    "tasks": ("Every task", "Accuracy per task of the base, the expert and the current model, with 95 % intervals"),
+    "difference": ("From A to B, task by task", "Difference in accuracy between the pinned and the current point"),
 }
 HINTS = {
-    "plane": "Up and right is better. Click anywhere to take the nearest setting of a line.",
+    "plane": "Up and right is better. Click anywhere to take the nearest evaluated setting.",
+    "surface": "Click to set both sliders. Empty cells are not evaluated.",
     "curve": "Solid: target. Dashed: control. Bands: 95 % intervals.",
-    "tasks": "Bars: base and expert. Dot: the current model.",
     "depth": "How much of the update each block keeps.",
+    "tasks": "Bars: base and expert. Dot: the current model.",
+    "difference": "Hollow: the difference may be noise.",
+}
+QUANTITIES = {"target": "target", "control": "control", "score": "the rule’s sum"}
+SURFACE = {
+    "choose": "What the surface shows",
+    "bar_target": "%",
+    "bar_control": "%",
+    "bar_score": "sum",
+    "score": "2 × target + control, both normalized: the paper’s rule for one task. For many it is the target alone.",
+    "none": "nothing evaluated yet",
+    "no_control": "no task is left out as control",
+    "missing": "{missing} cells are not evaluated.",
+    "fill": "Evaluate them",
+}
+DIFFERENCE = {
+    "axis": "A is the pinned point, B the current one",
+    "empty": "Pin a point, then move the sliders.",
+    "mark": "within noise",
+    "within": "Within noise: it may be chance.",
+    "beyond": "More than noise.",
+    "paired": "Same pictures for both: {gained} won, {lost} lost of {n}; 95 % {ends}, p = {p}.",
+    "intervals": "The single answers are not stored for both points: judged by whether the 95 % intervals overlap.",
+}
+PRESETS = {"lines": "LiNeS", "step": "Step", "smooth": "Smooth step", "triangle": "Triangle", "reversed": "Reversed"}
+FREE_WORDS = {
+    "hint": "Drag the bars, type the factors, or start from a shape between α and α + β of the sliders.",
+    "block": "λ of block {block}",
+    "short": "{block}",
+    "rest": "λ outside the blocks",
+    "rest_short": "rest",
 }
 SPLIT_NOTE = (
     "All accuracies are on validation pictures. A setting chosen by looking at test pictures would be tuned on them, "
@@ -51,7 +87,21 @@ BUTTONS = {
     "line": "Evaluate the missing points of both lines",
     "copy": "Copy",
     "link": "Copy link",
+    "pin": "Pin this point as A",
+    "unpin": "Unpin A",
+    "swap": "Go to A",
+    "undo": "Undo",
+    "redo": "Redo",
+    "csv": "Table as CSV",
+    "json": "Table as JSON",
+    "enlarge": "Enlarge",
+    "shrink": "Show all",
 }
+DOWNLOAD = "{figure}: download as {format}"
+SHARE_NOTE = (
+    "The link holds every setting, the pinned point too. Teachers: add &hide= and names to it, such as "
+    "&hide=method,beta, and those controls are not shown. Names: {names}."
+)
 KEY = {
     "base": "base",
     "expert": "expert",
@@ -59,6 +109,7 @@ KEY = {
     "constant": "constant λ",
     "solid": "current, evaluated",
     "hollow": "current, interpolated",
+    "pinned": "pinned A",
 }
 FAULT = "Something failed while answering; the terminal that runs the page has the details."
 PHRASES = {
@@ -74,7 +125,8 @@ PHRASES = {
     "tick": "Tick at least one task to merge.",
     "number": "Type a number within the slider's range.",
     "missing": "{missing} points of the two lines are not evaluated yet.",
-    "outside": "outside the blocks: {outside}",
+    "pinned": "A is pinned: {setting}",
+    "pinning": "A is pinned: {setting}. It is being evaluated …",
 }
 
 
@@ -84,7 +136,9 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def setting(schedule: Schedule) -> str:
-    """``LiNeS at α = 0.3, β = 0.7`` or ``A constant λ = 0.5``."""
+    """``LiNeS at α = 0.3, β = 0.7``, ``A constant λ = 0.5`` or ``A drawn λ from 0.3 to 1``."""
+    if schedule.kind == FREE:
+        return f"A drawn λ from {schedule.factors[0]:.3g} in the first block to {schedule.factors[-1]:.3g} in the last"
     if schedule.kind == CONSTANT:
         return f"A constant λ = {schedule.alpha:.3g}"
     return f"LiNeS at α = {schedule.alpha:.3g}, β = {schedule.beta:.3g}"

@@ -1,26 +1,29 @@
-"""What the page shows: one validated view, its link, its recipe and the command line that reproduces it.
+"""What the page shows: one validated view, its recipe and the command line that reproduces it.
 
 Everything a browser sends is untrusted: ``Catalogue.read`` takes any JSON value and either gives a ``View`` or raises
-an ``ExplorerError``; ``Catalogue.read_link`` takes any text and always gives a view, ignoring what it does not know.
+an ``ExplorerError``. How a view is written into a link and read back is in ``links``.
 """
 
 import math
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.recipe import Recipe
-from lines_explorer.schedule import Schedule, constant, lines
+from lines_explorer.schedule import FREE, Schedule, constant, free, lines
 
 EDIT, MANY = "edit", "many"
 LINES, CONSTANT = "lines", "constant"
-LIMITS: dict[str, tuple[float, float]] = {"alpha": (0.0, 1.5), "beta": (-0.5, 1.5), "scale": (0.0, 1.5)}
+LIMITS: dict[str, tuple[float, float]] = {
+    "alpha": (0.0, 1.5),
+    "beta": (-0.5, 1.5),
+    "scale": (0.0, 1.5),
+    "factor": (-1.0, 3.0),
+}
+GREEK = {"alpha": "α", "beta": "β", "scale": "λ", "factor": "A factor"}
 STEP = 0.01
-LINK_LIMIT = 2000
-TRUTH = {"1": True, "0": False}
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,12 @@ class View:
         target: edit: the task whose expert is edited.
         tasks: many: the merged tasks, in the suite's order.
         method: many: a key of ``merging.METHODS``.
-        schedule: ``lines`` or ``constant``.
+        schedule: ``lines``, ``constant`` or ``free``.
         alpha, beta: of LiNeS, within ``LIMITS``.
         scale: the constant λ, within ``LIMITS``.
         norms: many: α is the ratio of the norms, ``alpha`` is not used.
+        factors: free: λ of every block, from input to output.
+        rest: free: the factor outside the blocks.
     """
 
     mode: str
@@ -47,6 +52,8 @@ class View:
     beta: float = 0.7
     scale: float = 0.5
     norms: bool = True
+    factors: tuple[float, ...] = ()
+    rest: float = 0.3
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -60,95 +67,90 @@ class View:
 
     @property
     def family(self) -> str:
-        """Names the set of lines the view belongs to: all views that differ in α, β, λ or the schedule share it."""
+        """Names the set of lines the view belongs to: all views that differ in the factors alone share it."""
         return f"edit:{self.target}" if self.mode == EDIT else f"many:{self.method}:{','.join(self.tasks)}"
 
     def curve(self, alpha: float) -> Schedule:
         """The schedule, with ``alpha`` in place of the slider's when it comes from the norms."""
         if self.schedule == CONSTANT:
             return constant(self.scale)
+        if self.schedule == FREE:
+            return free(self.factors, self.rest)
         return lines(alpha if self.from_norms else self.alpha, self.beta)
 
     def recipe(self, suite: str, schedule: Schedule) -> Recipe:
         """The recipe of the view's tasks and method under any schedule."""
         return Recipe(suite, self.targets, "sum" if self.mode == EDIT else self.method, schedule=schedule)
 
-    def link(self) -> str:
-        """The view as a URL hash without ``#``; only what the mode uses."""
-        used = {"mode": self.mode, "schedule": self.schedule}
-        used |= {"target": self.target} if self.mode == EDIT else {"tasks": ",".join(self.tasks), "method": self.method}
-        if self.schedule == CONSTANT:
-            used["scale"] = f"{self.scale:g}"
-        else:
-            used |= {"norms": "1"} if self.from_norms else {"alpha": f"{self.alpha:g}"}
-            used["beta"] = f"{self.beta:g}"
-        return urlencode(used, safe=",")
-
     def command(self, suite: str, schedule: Schedule) -> str:
-        """The command line that scores the same recipe."""
+        """The command line that scores the same recipe; ``suite`` is a name or a folder that can be opened."""
         words = ["python", "-m", "lines_explorer", "evaluate", "--suite", suite, "--tasks", ",".join(self.targets)]
         if self.mode == MANY:
             words += ["--method", self.method]
-        if self.schedule == CONSTANT:
+        if schedule.kind == CONSTANT:
             words += ["--scale", f"{schedule.alpha:.12g}"]
+        elif schedule.kind == FREE:
+            words += ["--factors", ",".join(f"{factor:.12g}" for factor in schedule.factors)]
+            words += ["--rest", f"{schedule.rest:.12g}"]
         else:
             words += ["--alpha", f"{schedule.alpha:.12g}", "--beta", f"{schedule.beta:.12g}"]
         return shlex.join(words)
 
+    def as_json(self) -> dict[str, Any]:
+        """The view as the page keeps and sends it."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What a visitor may choose from: the suite's tasks and the methods. Everything else is refused."""
+    """What a visitor may choose from: the suite's tasks, the methods, a factor for each of ``blocks`` blocks."""
 
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
+    blocks: int
 
     def default(self, mode: str = EDIT) -> View:
-        """The view of a page opened without a link."""
-        return View(mode, self.tasks[0], self.tasks, self.methods[0], beta=0.7 if mode == EDIT else 0.3)
+        """The view of a page opened without a link; its free factors are those of its LiNeS."""
+        beta = 0.7 if mode == EDIT else 0.3
+        factors = tuple(round(factor, 4) for factor in lines(0.3, beta).block_factors(self.blocks))
+        return View(mode, self.tasks[0], self.tasks, self.methods[0], beta=beta, factors=factors)
 
     def read(self, data: Any) -> View:
         """A view from what the page sent; each field has to be present and valid.
 
         Raises:
             ExplorerError: not an object, a missing field, an unknown name, no task, a number that is not finite or
-                outside its slider.
+                outside its slider, another number of factors than of blocks.
         """
         if not isinstance(data, Mapping):
             raise ExplorerError("The page sent no settings; reload it.")
-        view = {field.name: self._field(field.name, data.get(field.name)) for field in fields(View)}
-        return View(**view)
+        return View(**{field.name: self.field(field.name, data.get(field.name)) for field in fields(View)})
 
-    def read_link(self, link: Any) -> View:
-        """A view from a URL hash: valid fields are taken, unknown and invalid ones ignored. Never raises."""
-        given = {}
-        if isinstance(link, str):
-            given = dict(parse_qsl(link.lstrip("#")[:LINK_LIMIT], errors="replace"))
-        view = self.default(MANY if given.get("mode") == MANY else EDIT)
-        if "alpha" in given and "norms" not in given:
-            view = replace(view, norms=False)
-        for name, text in given.items():
-            value = _typed(name, text)
-            if value is not None:
-                try:
-                    view = replace(view, **{name: self._field(name, value)})
-                except ExplorerError:
-                    continue
-        return view
+    def field(self, name: str, value: Any) -> Any:
+        """One field of a view, checked.
 
-    def _field(self, name: str, value: Any) -> Any:
+        Raises:
+            ExplorerError: as ``read``.
+        """
         if name in LIMITS:
-            return _number(name, value)
+            return bounded(name, value)
+        if name == "rest":
+            return bounded("factor", value)
+        if name == "factors":
+            return self._factors(value)
         if name == "norms":
             if not isinstance(value, bool):
                 raise ExplorerError("“α from the norms” is either ticked or not.")
             return value
         if name == "tasks":
             return self._tasks(value)
-        choices = {"mode": (EDIT, MANY), "schedule": (LINES, CONSTANT), "target": self.tasks, "method": self.methods}
-        if not isinstance(value, str) or value not in choices[name]:
-            raise ExplorerError(f"Unknown {name} {str(value)[:40]!r}; choose one of {', '.join(choices[name])}.")
-        return value
+        choices = {"mode": (EDIT, MANY), "schedule": (LINES, CONSTANT, FREE)}
+        return choice(name, value, (choices | {"target": self.tasks, "method": self.methods})[name])
+
+    def _factors(self, value: Any) -> tuple[float, ...]:
+        if not isinstance(value, list | tuple) or len(value) != self.blocks:
+            raise ExplorerError(f"There must be {self.blocks} factors, one per block.")
+        return tuple(bounded("factor", factor) for factor in value)
 
     def _tasks(self, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not all(isinstance(task, str) for task in value):
@@ -160,26 +162,26 @@ class Catalogue:
         return tuple(task for task in self.tasks if task in value)
 
 
-def _typed(name: str, text: str) -> Any:
-    """The text of a link's field as the type of that field; None for what no view has."""
-    if name in LIMITS:
-        try:
-            return float(text)
-        except ValueError:
-            return None
-    if name == "norms":
-        return TRUTH.get(text)
-    if name == "tasks":
-        return [task for task in text.split(",") if task]
-    return text if name in {field.name for field in fields(View)} else None
+def choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """``value`` if it is one of ``choices``.
+
+    Raises:
+        ExplorerError: it is not.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ExplorerError(f"Unknown {name} {str(value)[:40]!r}; choose one of {', '.join(choices)}.")
+    return value
 
 
-def _number(name: str, value: Any) -> float:
-    """A finite number within the slider, to four decimals (so that equal settings share one evaluation)."""
+def bounded(name: str, value: Any) -> float:
+    """A finite number within ``LIMITS``, to four decimals (so that equal settings share one evaluation).
+
+    Raises:
+        ExplorerError: it is none.
+    """
     low, high = LIMITS[name]
-    greek = {"alpha": "α", "beta": "β", "scale": "λ"}[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ExplorerError(f"{greek} must be a number between {low:g} and {high:g}.")
+        raise ExplorerError(f"{GREEK[name]} must be a number between {low:g} and {high:g}.")
     if not low <= value <= high:
-        raise ExplorerError(f"{greek} must lie between {low:g} and {high:g}; {value:g} does not.")
+        raise ExplorerError(f"{GREEK[name]} must lie between {low:g} and {high:g}; {value:g} does not.")
     return round(float(value), 4) + 0.0

@@ -2,23 +2,23 @@
 (() => {
   const LX = (window.LinesExplorer ??= {});
   const CONFIG = { displaylogo: false, showSendToCloud: false, responsive: true, displayModeBar: false };
-  const places = {}, drawn = {}, ready = {};
-  let roles = {};
+  const places = {}, drawn = {}, ready = {}, extras = { front: null, trail: null };
+  let roles = {}, enlarged = "all", tokens = {};
 
   /* A panel's element has appeared. */
   LX.mount = (name, element) => {
     places[name] = element.querySelector(".lx-figure");
-    ready[name]?.();
+    for (const done of ready[name] ?? []) done(places[name]);
   };
-  const placed = (name) => places[name] ? Promise.resolve() : new Promise((done) => (ready[name] = done));
+  LX.placed = (name) =>
+    places[name] ? Promise.resolve(places[name]) : new Promise((done) => (ready[name] ??= []).push(done));
 
   const colours = () => {
     const css = getComputedStyle(document.querySelector("#lx-views") ?? document.body);
-    const read = (name) => css.getPropertyValue(name).trim();
-    const page = { ink: read("--lx-ink"), muted: read("--lx-muted"), grid: read("--lx-grid"), paper: read("--lx-paper") };
+    const read = (name) => css.getPropertyValue(`--lx-${name}`).trim();
+    const page = Object.fromEntries(["ink", "muted", "grid", "paper", "low", "high", "front"].map((name) => [name, read(name)]));
     return { ...page, ...roles, font: css.fontFamily };
   };
-  let tokens = {};
   const resolve = (node) => {
     if (typeof node === "string") return node.includes("@") ? node.replace(/@(\w+)/g, (all, key) => tokens[key] ?? all) : node;
     if (Array.isArray(node)) return node.map(resolve);
@@ -28,26 +28,62 @@
 
   /* Draws a figure; the element, its zoom and its nodes stay. */
   const draw = async (name, figure) => {
-    await placed(name);
+    await LX.placed(name);
     const first = !drawn[name];
     drawn[name] = { figure, shapes: figure.layout.shapes };
-    const { data, layout } = resolve(figure);
+    const own = name === "plane" ? [extras.front, ...figure.data, extras.trail].filter(Boolean) : figure.data;
+    const { data, layout } = resolve({ data: own, layout: figure.layout });
+    if (enlarged === name) layout.height = Math.max(layout.height, window.innerHeight - 220);
     await window.Plotly.react(places[name], data, layout, CONFIG);
-    if (first && name === "plane") places[name].on("plotly_click", LX.clicked);
+    if (first && LX.clicked[name]) places[name].on("plotly_click", LX.clicked[name]);
   };
+  LX.clicked = {};
 
   LX.drawFamily = async (family, schedule, colourOf) => {
     roles = colourOf;
     tokens = colours();
-    const figures = { ...family.figures, curve: family.figures[`curve_${schedule}`] };
+    const figures = { ...family.figures, curve: family.figures[`curve_${schedule === "constant" ? schedule : "lines"}`] };
     await Promise.all(["plane", "curve", "tasks", "depth"].map((name) => draw(name, figures[name])));
   };
+  LX.drawSurface = (figure) => draw("surface", figure);
+  LX.drawDifference = async (figure, stale) => {
+    const host = await LX.placed("difference");
+    host.classList.toggle("lx-stale", stale);
+    if (figure && drawn.difference?.figure !== figure) await draw("difference", figure);
+  };
 
-  /* The page's theme has changed: same figures, other colours. */
+  /* What the plane shows besides its family: the Pareto front and the trail (traces, or null). */
+  LX.drawExtras = async (more) => {
+    Object.assign(extras, more);
+    if (drawn.plane) await draw("plane", drawn.plane.figure);
+  };
+
+  /* The page's theme or the enlarged figure has changed: same figures, other colours and sizes. */
   LX.repaint = async () => {
     tokens = colours();
     for (const name of Object.keys(drawn)) await draw(name, drawn[name].figure);
     LX.redraw?.();
+  };
+  LX.enlarge = async (name, words) => {
+    if (document.body.dataset.lxFigure === name) return;
+    enlarged = name;
+    document.body.dataset.lxFigure = name;
+    for (const button of document.querySelectorAll("[data-lx-enlarge]")) {
+      const large = button.dataset.lxEnlarge === name;
+      button.setAttribute("aria-pressed", String(large));
+      button.textContent = large ? words.shrink : words.enlarge;
+    }
+    if (!drawn.plane) return;
+    await LX.repaint();
+    for (const one of Object.keys(drawn)) if (places[one].offsetWidth) window.Plotly.Plots.resize(places[one]);
+  };
+
+  /* Plotly's own export, on the page's ground. */
+  LX.saveFigure = (name, format) => {
+    const host = places[name];
+    const layout = { ...host.layout, paper_bgcolor: tokens.paper, plot_bgcolor: tokens.paper };
+    const size = { width: host.offsetWidth, height: host._fullLayout.height, scale: format === "png" ? 2 : 1 };
+    return window.Plotly.downloadImage({ data: host.data, layout }, { format, filename: `lines-explorer-${name}`, ...size });
   };
 
   /* The mark of the current model: solid where evaluated, hollow where interpolated, with 95 % whiskers. */
@@ -55,61 +91,83 @@
     type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -size, x1: size, y0: -size, y1: size,
     line: { color: solid ? tokens.paper : tokens.ink, width: 2 }, fillcolor: solid ? tokens.ink : tokens.paper,
   });
-  const bar = (x0, x1, y0, y1) => ({ type: "line", x0, x1, y0, y1, line: { color: tokens.ink, width: 1.6 } });
+  const pin = (x, y, size) => ({
+    type: "path", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, name: "pinned",
+    path: `M ${-size} ${-0.75 * size} L ${size} ${-0.75 * size} L 0 ${size} Z`,
+    line: { color: tokens.paper, width: 1.5 }, fillcolor: roles.pinned,
+  });
+  const bar = (x0, x1, y0, y1, color = tokens.ink) => ({ type: "line", x0, x1, y0, y1, line: { color, width: 1.6 } });
   const pct = (share) => 100 * share;
+  const upright = (x) => ({ ...bar(x, x, 0, 1), yref: "paper", layer: "below", line: { color: tokens.muted, width: 1 } });
 
   const here = {
-    plane(point, family) {
-      const x = LX.across(point), y = pct(point.target.value);
-      const shapes = [bar(x, x, pct(point.target.low), pct(point.target.high))];
-      if (point.control) shapes.push(bar(pct(point.control.low), pct(point.control.high), y, y));
-      return [...shapes, mark(x, y, point.exact, 8)];
+    plane({ point, pinned }) {
+      const shapes = [];
+      for (const [one, color] of [[pinned?.point, roles.pinned], [point, tokens.ink]]) {
+        if (!one) continue;
+        const x = LX.across(one), y = pct(one.target.value);
+        shapes.push(bar(x, x, pct(one.target.low), pct(one.target.high), color));
+        if (one.control) shapes.push(bar(pct(one.control.low), pct(one.control.high), y, y, color));
+        shapes.push(one === point ? mark(x, y, point.exact, 8) : pin(x, y, 9));
+      }
+      return shapes;
     },
-    curve(point, family, knob) {
-      if (knob === null) return [];
-      const shapes = [{ ...bar(knob, knob, 0, 1), yref: "paper", layer: "below", line: { color: tokens.muted, width: 1 } }];
+    curve({ point, knob, pinned }) {
+      const shapes = [];
+      if (pinned?.point && Number.isFinite(pinned.knob))
+        for (const stat of [pinned.point.target, pinned.point.control]) if (stat) shapes.push(pin(pinned.knob, pct(stat.value), 7));
+      if (!point || knob === null) return shapes;
+      shapes.push(upright(knob));
       for (const stat of [point.target, point.control])
         if (stat) shapes.push(bar(knob, knob, pct(stat.low), pct(stat.high)), mark(knob, pct(stat.value), point.exact, 6));
       return shapes;
     },
-    tasks(point, family) {
+    tasks({ point, pinned, family }) {
       return family.figures.tasks.meta.order.flatMap((task, row) => {
-        const stat = point.tasks[task];
-        return stat ? [bar(pct(stat.low), pct(stat.high), row, row), mark(pct(stat.value), row, point.exact, 6)] : [];
+        const stat = point?.tasks[task], old = pinned?.point?.tasks[task], shapes = [];
+        if (old) shapes.push(pin(pct(old.value), row, 7));
+        if (stat) shapes.push(bar(pct(stat.low), pct(stat.high), row, row), mark(pct(stat.value), row, point.exact, 6));
+        return shapes;
       });
+    },
+    surface({ point, curve, pinned }) {
+      const shapes = pinned && pinned.kind !== "free" ? [pin(pinned.alpha, pinned.beta, 9)] : [];
+      return curve ? [...shapes, mark(...curve, Boolean(point?.exact), 8)] : shapes;
     },
   };
   LX.across = (point) => pct(point.control ? point.control.value : point.weakest?.normalized);
 
-  /* Moves "you are here"; `point` is null where nothing is known. */
-  LX.drawHere = (point, family, knob) => {
-    for (const name of ["plane", "curve", "tasks"]) {
+  /* Moves "you are here" and the pinned point. `state`: point and pinned (or null), family, knob, curve. */
+  LX.drawHere = (state) => {
+    for (const name of Object.keys(here)) {
       if (!drawn[name] || !places[name]._fullLayout) continue;
-      const fixed = resolve(drawn[name].shapes);
-      const change = { shapes: point ? [...fixed, ...here[name](point, family, knob)] : fixed };
-      if (name === "plane" && point) widen(places[name], change, point);
+      const change = { shapes: [...resolve(drawn[name].shapes), ...here[name](state)] };
+      if (name === "plane") widen(places[name], change, [state.point, state.pinned?.point].filter(Boolean));
       window.Plotly.relayout(places[name], change);
     }
   };
 
-  /* Lets the plane show a point, with its whiskers, beyond the lines. */
-  const widen = (host, change, point) => {
+  /* Lets the plane show points, with their whiskers, beyond the lines. */
+  const widen = (host, change, points) => {
     const reach = (axis, ends) => {
       const [low, high] = host._fullLayout[axis].range, room = 0.03 * (high - low);
       const [first, last] = [Math.min(...ends), Math.max(...ends)];
       if (first < low || last > high)
         change[`${axis}.range`] = [first < low ? first - room : low, last > high ? last + room : high];
     };
-    reach("xaxis", point.control ? [pct(point.control.low), pct(point.control.high)] : [LX.across(point)]);
-    reach("yaxis", [pct(point.target.low), pct(point.target.high)]);
+    if (!points.length) return;
+    reach("xaxis", points.flatMap((p) => (p.control ? [pct(p.control.low), pct(p.control.high)] : [LX.across(p)])));
+    reach("yaxis", points.flatMap((p) => [pct(p.target.low), pct(p.target.high)]));
   };
 
-  /* λ per block. */
-  LX.drawDepth = (factors, schedule) => {
+  /* λ per block, of the current and of the pinned point; the scale holds still while a bar is dragged. */
+  LX.drawDepth = (factors, schedule, pinned) => {
     if (!drawn.depth || !places.depth._fullLayout) return;
-    const top = Math.max(1, ...factors), low = Math.min(0, ...factors);
-    window.Plotly.update(places.depth, { y: [factors], "marker.color": roles[schedule] },
-      { "yaxis.range": [1.15 * low, 1.15 * top] });
+    const values = [...factors, ...(pinned ?? [])].filter(Number.isFinite);
+    const top = Math.max(1, ...values), low = Math.min(0, ...values);
+    const none = factors.map(() => null);
+    window.Plotly.update(places.depth, { y: [factors, pinned ?? none], "marker.color": [roles[schedule] ?? tokens.ink, roles.pinned] },
+      LX.holdDepth ? {} : { "yaxis.range": [1.15 * low, 1.15 * top] });
   };
 
   LX.spans = () => ["xaxis", "yaxis"].map((axis) => {

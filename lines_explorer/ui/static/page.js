@@ -1,11 +1,14 @@
 /* The page's one loop: controls → preview (now) → stored result (soon) → exact evaluation (when settled). */
 (() => {
   const LX = (window.LinesExplorer ??= {});
-  const SETTLE_MS = 250, RETRY_MS = 2000, LATE_MS = 60;
+  const SETTLE_MS = 250, RETRY_MS = 2000, LATE_MS = 60, LINK_MS = 400, SURFACE_MS = 300;
   const tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
-  const S = { controls: null, view: null, family: null, families: new Map(), point: null, test: null, number: 0 };
+  const S = {
+    controls: null, view: null, page: null, free: null, family: null, families: new Map(), surfaces: new Map(),
+    point: null, hover: null, pinned: null, test: null, number: 0, rested: -1, exact: -1, history: LX.makeHistory(), trail: LX.makeTrail(),
+  };
   let server, trigger, phrases, boot, pending = null, next = null, timer = 0, frame = 0, late = 0, answered = -1;
-  let busy = false, wanted = false, running = false;
+  let busy = false, wanted = false, restoring = false, linkTimer = 0, surfaceTimer = 0, given = null, testWanted = false;
 
   /* The hub's element is there: draw what the page came with, then the link. */
   LX.start = (element, props, serverFunctions, send, watch) => {
@@ -13,35 +16,56 @@
     trigger = send;
     boot = JSON.parse(props.boot);
     phrases = boot.phrases;
+    S.page = boot.page;
+    S.free = { factors: boot.view.factors, rest: boot.view.rest };
     S.families.set(boot.family.key, boot.family);
     watch("value", () => props.value && received(JSON.parse(props.value)));
     wire();
-    S.controls = LX.named(boot.controls, pending ?? initial());
+    dress();
+    S.controls = LX.named(boot.controls, pending ?? LX.initial(boot));
+    restoring = location.hash.length > 1;
     moved();
     if (!pending) take(boot.look, S.number);
-    if (location.hash.length > 1) restore();
-  };
-
-  const initial = () => {
-    const { edit, many } = boot.modes;
-    const all = { ...edit, gamma: edit.alpha, tasks: many.tasks, norms: many.norms };
-    for (const name of ["alpha", "beta", "scale"]) all[`${name}_many`] = many[name];
-    return boot.controls.map((name) => all[name]);
+    if (restoring) restore();
   };
 
   const wire = () => {
-    const click = (name, work) => LX.find(name)?.addEventListener("click", work);
-    click("run-test", () => ask("score"));
-    click("run-line", () => ask("line"));
-    click("copy", (e) => LX.copy(e.target, LX.find("command").textContent, phrases.copied));
-    click("link", (e) => LX.copy(e.target, location.href, phrases.copied));
+    const step = (value) => value && apply(value);
+    const back = () => {
+      if (LX.complete(S.view)) S.history.push(S.view);
+      step(S.history.undo());
+    };
+    LX.wireTools({
+      clicks: {
+        "run-test": () => { S.page.split = "test"; ask("score"); refresh(); },
+        "run-line": () => ask("line"),
+        "run-fill": () => ask("fill"),
+        copy: (button) => LX.copy(button, LX.find("command").textContent, phrases.copied),
+        link: (button) => { writeLink(); LX.copy(button, location.href, phrases.copied); },
+        undo: back,
+        redo: () => step(S.history.redo()),
+        pin: () => pinned(S.view),
+        unpin: () => pinned(null),
+        swap: () => step(S.page.pin),
+        csv: () => LX.saveText("lines-explorer.csv", LX.csv(LX.rows(tableState())), "text/csv"),
+        json: () => LX.saveText("lines-explorer.json", JSON.stringify(report(), null, 1), "application/json"),
+      },
+      enlarge: (name) => changed({ figure: S.page.figure === name ? "all" : name }),
+      quantity: (quantity) => changed({ quantity }),
+      preset: (name) => {
+        const alpha = LX.alphaOf({ ...S.view, schedule: "lines" }, S.family);
+        drawn(LX.drawn(LX.shape(name, alpha, S.view.beta, boot.blocks), boot.limits.factor), LX.drawn([alpha], boot.limits.factor)[0]);
+      },
+    });
+    LX.editFree(boot, { get: () => S.free, set: drawn, active: () => S.view?.schedule === "free" });
+    Object.assign(LX.clicked, { plane: onPlane, surface: onSurface });
     LX.find("details").addEventListener("toggle", table);
     window.addEventListener("hashchange", () => location.hash.slice(1) !== S.link && restore());
     const themed = new MutationObserver(() => LX.repaint());
     for (const node of [document.body, document.documentElement]) themed.observe(node, { attributeFilter: ["class"] });
   };
 
-  const request = () => ({ view: S.view, tab, number: S.number, known: S.family?.key ?? null });
+  const request = () => ({ view: S.view, page: S.page, tab, number: S.number, known: S.family?.key ?? null });
   const ask = (event) => trigger(event, request());
 
   /* Some control has a new value. Events come in bursts: only the last state of a frame is drawn (a hidden page has
@@ -49,28 +73,58 @@
   LX.controls = (values) => {
     if (!boot) { pending = values; return; }
     S.controls = LX.named(boot.controls, values);
+    soon();
+  };
+  const soon = () => {
     forget();
     frame = requestAnimationFrame(moved);
     late = setTimeout(moved, LATE_MS);
   };
   const forget = () => { cancelAnimationFrame(frame); clearTimeout(late); };
+  const drawn = (factors, rest) => {
+    S.free = { factors, rest };
+    soon();
+  };
 
   const moved = () => {
     forget();
-    const { mode, schedule, norms } = S.controls;
+    const { mode, schedule, norms } = S.controls, old = S.view;
     Object.assign(document.body.dataset, { lxMode: mode, lxSchedule: schedule, lxNorms: String(Boolean(norms)) });
-    const view = LX.viewOf(S.controls);
-    if (S.view && JSON.stringify(view) === JSON.stringify(S.view)) return;
+    if (schedule === "free" && old && old.schedule !== "free" && !given && LX.complete(old)) takeOver(old);
+    const view = LX.viewOf(S.controls, S.free);
+    if (old && JSON.stringify(view) === JSON.stringify(old)) return;
+    if (JSON.stringify(view) === given) given = null;
+    else if (!given && old) LX.problems([]);
     const family = S.family;
     S.view = view;
     S.number += 1;
-    S.test = null;
-    LX.testResult("");
+    document.body.dataset.lxState = "moving";
+    forgetResults();
+    LX.syncFree?.();
     if (!LX.complete(view)) return incomplete(view);
     LX.notice(null);
     S.family = S.families.get(LX.familyOf(view)) ?? null;
     const other = S.family !== family || S.schedule !== view.schedule;
+    if (other && S.pinned) S.pinned.point = null;
     show(LX.preview(view, S.family), other);
+    askLive();
+  };
+
+  /* A drawn λ begins with the factors that were there. */
+  const takeOver = (old) => {
+    const outside = old.schedule === "constant" ? old.scale : LX.alphaOf(old, S.family);
+    const factors = LX.drawn(LX.factors(old, S.family, boot.blocks), boot.limits.factor);
+    S.free = { factors, rest: LX.drawn([outside], boot.limits.factor)[0] };
+  };
+
+  const forgetResults = () => {
+    S.test = null;
+    if (!testWanted) S.page.split = "validation";
+    LX.testResult("");
+    if (S.pinned) S.pinned.differences = null;
+  };
+
+  const askLive = () => {
     wanted = true;
     pump();
     clearTimeout(timer);
@@ -91,21 +145,60 @@
     const doing = S.family && !S.family.ready ? phrases.references : phrases.evaluating;
     if (!point?.sentence) LX.say(LX.fill(doing, { setting: LX.setting(S.view, curve) }), "waiting");
     LX.state(!point ? phrases.unknown : point.partial ? phrases.partial : point.exact ? phrases.evaluated : phrases.interpolated);
+    tools();
     if (other && S.family) {
       S.schedule = S.view.schedule;
       LX.missing(S.family.missing ? LX.fill(phrases.missing, { missing: S.family.missing }) : null);
       await LX.drawFamily(S.family, S.view.schedule, boot.roles);
+      await around(S.family);
     }
     LX.redraw();
   };
 
+  /* What surrounds a family: trail and front in the plane, the surface, the difference from what is pinned. */
+  const around = async (family) => {
+    if (family !== S.family) return;
+    const surface = S.surfaces.get(family.key);
+    await LX.drawExtras({ front: surface?.front ?? null, trail: trailOf(family) });
+    if (family !== S.family) return;
+    if (!S.pinned) await LX.drawDifference(family.figures.difference, false);
+    if (surface) await drawSurface(surface);
+    wantSurface();
+  };
+  const trailOf = (family) => {
+    const visits = S.trail.of(family.key), column = (name) => visits.map((visit) => visit[name]);
+    return visits.length ? { ...family.figures.trail, x: column("x"), y: column("y"), customdata: column("hover") } : null;
+  };
+  const drawSurface = (surface) => {
+    const { missing } = surface;
+    for (const choice of document.querySelectorAll('input[name="lx-quantity"]')) choice.checked = choice.value === S.page.quantity;
+    LX.cells(missing ? LX.fill(boot.surface_texts.missing, { missing }) : null);
+    return LX.drawSurface(surface.figures[S.page.quantity]);
+  };
+
   LX.redraw = () => {
-    if (!S.family) return;
-    LX.drawHere(S.point, S.family, LX.knobOf(S.view, S.family));
-    LX.drawDepth(LX.factors(LX.curveOf(S.view, S.family), boot.blocks), S.view.schedule);
+    if (!S.family || !S.view) return;
+    const at = { point: S.point, pinned: pinnedHere(), family: S.family, knob: LX.knobOf(S.view, S.family), curve: LX.curveOf(S.view, S.family) };
+    LX.drawHere(at);
+    LX.drawDepth(LX.factors(S.view, S.family, boot.blocks), S.view.schedule, S.pinned?.factors);
+    LX.drawDifference(S.pinned?.differences ? S.pinned.figure : null, Boolean(S.pinned && !S.pinned.differences));
     table();
   };
-  const table = () => S.family && LX.table(S.point, S.family, boot.titles, S.test);
+  const pinnedHere = () => {
+    if (!S.pinned) return null;
+    const { view } = S.pinned, own = LX.familyOf(view) === S.family.key && (view.schedule === "constant") === (S.view.schedule === "constant");
+    return { ...S.pinned, knob: own ? LX.knobOf(view, S.family) : null };
+  };
+  const tableState = () => ({ point: S.point, test: S.test, pinned: S.pinned, family: S.family, titles: boot.titles });
+  const table = () => S.family && LX.table(tableState());
+  const report = () => ({
+    suite: boot.suite, link: location.href, command: LX.find("command").textContent, sentence: LX.find("sentence").textContent,
+    evaluated: Boolean(S.point?.exact && !S.point.partial), split: "validation", view: S.view, pinned: S.page.pin, rows: LX.rows(tableState()),
+  });
+  const tools = () => {
+    const { canUndo, canRedo } = S.history, known = S.point?.exact && !S.point.partial;
+    LX.showTools({ canUndo, canRedo, canPin: Boolean(known) });
+  };
 
   /* Tier 1: one question on its way, the newest state wins. */
   const pump = async () => {
@@ -130,13 +223,16 @@
     if (sent !== S.number) return;
     answered = sent;
     LX.notice(answer.error ?? null);
-    if (answer.error) { S.exact = sent; return; }
+    if (answer.error) { S.exact = sent; return LX.say(phrases.unknown, "waiting"); }
     LX.command(answer.command);
     S.link = answer.link;
+    linkTimer ||= setTimeout(writeLink, LINK_MS);
+    comparing(answer.pinned);
     const fresh = answer.family && LX.familyOf(S.view) === answer.family.key;
     if (fresh) S.family = answer.family;
     if (answer.point) exact(answer, fresh);
     else if (fresh) show(LX.preview(S.view, S.family), true);
+    else LX.redraw();
   };
 
   const keep = (family) => {
@@ -147,31 +243,59 @@
 
   const exact = (answer, other) => {
     S.exact = S.number;
+    S.hover = answer.hover;
     LX.say(answer.sentence, "known");
     show({ ...answer.point, exact: true, sentence: answer.sentence }, other);
     LX.progress(null);
+    visit();
+  };
+
+  /* The link follows the controls while they move, at a pace that no browser minds; the history keeps one entry. */
+  const writeLink = () => {
+    clearTimeout(linkTimer);
+    linkTimer = 0;
+    if (restoring || !S.link || location.hash.slice(1) === S.link) return;
+    history.replaceState(history.state, "", `#${S.link}`);
   };
 
   /* Tier 3: the sliders rest. The link is written; what is not stored is evaluated, once. */
   const settle = () => {
-    if (answered !== S.number) { timer = setTimeout(settle, 40); return; }
-    if (S.link && location.hash.slice(1) !== S.link) history.replaceState(history.state, "", `#${S.link}`);
-    if (S.exact !== S.number) ask("settle");
+    if (restoring || LX.holdDepth || answered !== S.number) { timer = setTimeout(settle, 40); return; }
+    writeLink();
+    if (S.rested !== S.number) S.history.push(S.view);
+    S.rested = S.number;
+    tools();
+    visit();
+    if (S.exact !== S.number || (S.pinned && !S.pinned.point)) ask("settle");
+    if (testWanted && S.exact === S.number) { testWanted = false; ask("score"); }
+  };
+
+  /* A settled, evaluated point joins the trail. */
+  const visit = () => {
+    if (S.rested !== S.number || S.exact !== S.number || !S.point?.exact || !S.family) return;
+    document.body.dataset.lxState = "rested";
+    S.trail.visit(S.family.key, { x: LX.across(S.point), y: 100 * S.point.target.value, hover: S.hover, view: S.view });
+    LX.drawExtras({ trail: trailOf(S.family) }).then(LX.redraw);
+    if (testWanted) { testWanted = false; ask("score"); }
   };
 
   /* A message of a running evaluation. */
   const received = (message) => {
     if (message.kind === "family") return regrown(message.family);
+    if (message.kind === "surface") return surfaced(message.surface);
     if (message.number !== S.number) return;
     if (message.kind === "error") LX.notice(message.error);
     if (message.kind === "end" || message.kind === "error") return LX.progress(null);
+    if (message.kind === "pinned") { comparing(message.pinned); return LX.redraw(); }
     const count = LX.fill(phrases.pictures, message);
     const step = message.step?.[1] > 1 ? `${message.step[0]} / ${message.step[1]} · ` : "";
     LX.progress(message.done, message.total, step + count);
     if (message.kind === "test" && message.point) tested(message.point);
     if (message.kind !== "point" || !message.point) return;
-    if (message.sentence) exact(message, false);
-    else show({ ...message.point, exact: true, partial: true }, false);
+    if (!message.sentence) return show({ ...message.point, exact: true, partial: true }, false);
+    comparing(message.pinned);
+    exact(message, false);
+    wantSurface();
   };
 
   const regrown = (family) => {
@@ -188,26 +312,84 @@
     table();
   };
 
-  /* Setting the controls from the page: by link, or by a click on the plane. */
+  /* The surface is asked for when the page has nothing better to do. */
+  const wantSurface = () => {
+    clearTimeout(surfaceTimer);
+    surfaceTimer = setTimeout(async () => {
+      const answer = await server.surface(request()).catch(() => null);
+      if (answer?.key) surfaced(answer);
+    }, SURFACE_MS);
+  };
+  const surfaced = async (surface) => {
+    S.surfaces.delete(surface.key);
+    S.surfaces.set(surface.key, surface);
+    if (S.surfaces.size > 12) S.surfaces.delete(S.surfaces.keys().next().value);
+    if (surface.key !== S.family?.key) return;
+    await drawSurface(surface);
+    await LX.drawExtras({ front: surface.front });
+    LX.redraw();
+  };
+
+  /* Pinning, and what else the page shows besides its view. */
+  const pinned = (view) => {
+    S.pinned = null;
+    if (S.family) LX.drawDifference(S.family.figures.difference, false);
+    changed({ pin: view });
+  };
+  const comparing = (found) => {
+    S.pinned = found ?? null;
+    const phrase = found?.point ? phrases.pinned : phrases.pinning;
+    LX.pinnedAs(found ? LX.fill(phrase, { setting: found.setting }) : null);
+  };
+  const changed = (what) => {
+    Object.assign(S.page, what);
+    dress();
+    refresh();
+  };
+  const refresh = () => LX.complete(S.view) && askLive();
+  const dress = () => {
+    const { hide, figure } = S.page;
+    LX.hide(hide, boot.hideable);
+    LX.enlarge(figure, boot.buttons);
+    const surface = S.surfaces.get(S.family?.key);
+    if (surface) drawSurface(surface).then(LX.redraw);
+  };
+
+  /* Setting the controls from the page: by link, by undo, or by a click in a figure. */
   const apply = (view) => {
     const controls = LX.controlsFor(view, S.controls);
     next = boot.controls.map((name) => controls[name]);
+    S.free = { factors: view.factors, rest: view.rest };
+    S.controls = controls;
+    given = JSON.stringify(LX.viewOf(controls, S.free));
+    if (given === JSON.stringify(S.view)) { given = null; return refresh(); }
     trigger("apply", {});
+    moved();
   };
   LX.taken = () => next;
 
   const restore = async () => {
-    const answer = await server.restore(location.hash);
-    if (answer.view) apply(answer.view);
+    restoring = true;
+    try {
+      const { view, page, problems } = await server.restore(location.hash);
+      S.page = page;
+      testWanted = page.split === "test";
+      LX.problems(problems);
+      dress();
+      apply(view);
+      restoring = false;
+    } catch {
+      LX.notice(phrases.offline);
+      setTimeout(restore, RETRY_MS);
+    }
   };
 
-  LX.clicked = (event) => {
+  const at = (event, axis) => event[`${axis}vals`]?.[0] ?? event.points[0][axis];
+  const onPlane = (event) => {
     if (!S.family) return;
-    const x = event.xvals?.[0] ?? event.points[0].x, y = event.yvals?.[0] ?? event.points[0].y;
-    const found = LX.nearest(S.family, x, y, ...LX.spans(), LX.across);
-    if (!found) return;
-    const { alpha, beta } = found.point;
-    const setting = found.schedule === "constant" ? { scale: alpha } : { alpha, beta, norms: S.view.mode === "many" || S.view.norms };
-    apply({ ...S.view, schedule: found.schedule, ...setting });
+    const places = LX.places(S.view, S.family, S.trail.of(S.family.key), S.surfaces.get(S.family.key)?.points ?? [], LX.across);
+    const found = LX.nearest(places, at(event, "x"), at(event, "y"), ...LX.spans());
+    if (found) apply(found.view);
   };
+  const onSurface = (event) => apply(LX.onSurface(S.view, at(event, "x"), at(event, "y"), boot.limits));
 })();

@@ -30,18 +30,51 @@
     bar.querySelector("span").textContent = text;
   };
 
-  LX.setting = (view, [alpha, beta]) =>
-    view.schedule === "constant" ? `λ = ${short(alpha)}` : `α = ${short(alpha)}, β = ${short(beta)}`;
+  LX.setting = (view, curve) => {
+    if (view.schedule === "free") return `λ = ${view.factors.map(short).join(", ")}`;
+    return view.schedule === "constant" ? `λ = ${short(curve[0])}` : `α = ${short(curve[0])}, β = ${short(curve[1])}`;
+  };
 
   /* λ⁽ˡ⁾ with the current numbers. */
-  LX.formula = (view, [alpha, beta], blocks) => {
+  LX.formula = (view, curve, blocks) => {
     const place = document.querySelector("#lx-depth-panel .lx-formula");
     if (!place) return;
     place.hidden = false;
-    const sign = beta < 0 ? "−" : "+", size = short(Math.abs(beta));
-    place.textContent = view.schedule === "constant"
-      ? `λ = ${short(alpha)} in every block and outside them`
-      : `λ⁽ˡ⁾ = α + β·(l−1)/(L−1) = ${short(alpha)} ${sign} ${size}·(l−1)/${blocks - 1}; outside the blocks α = ${short(alpha)}`;
+    place.textContent = formulaOf(view, curve, blocks);
+  };
+  const formulaOf = (view, curve, blocks) => {
+    if (view.schedule === "free") return `λ as drawn; outside the blocks ${short(view.rest)}`;
+    const [alpha, beta] = curve, sign = beta < 0 ? "−" : "+", size = short(Math.abs(beta));
+    if (view.schedule === "constant") return `λ = ${short(alpha)} in every block and outside them`;
+    return `λ⁽ˡ⁾ = α + β·(l−1)/(L−1) = ${short(alpha)} ${sign} ${size}·(l−1)/${blocks - 1}; outside the blocks α = ${short(alpha)}`;
+  };
+
+  const ends = (stat) => (stat ? `${pct(stat.value)} [${pct(stat.low)} – ${pct(stat.high)}]` : "–");
+  const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
+  const change = (found) => {
+    if (!found || !Number.isFinite(found.value)) return "–";
+    const range = found.low === null ? "" : ` [${points(found.low)} … ${points(found.high)}]`;
+    return points(found.value) + range + (found.within ? " · within noise" : "");
+  };
+
+  /* What is known of every task and of both means, one object a row. `state`: point, test, pinned, family, titles. */
+  LX.rows = ({ point, test, pinned, family, titles }) => {
+    const rows = [];
+    const expertOf = (task) => (family.expert ? family.expert.tasks[task] : family.experts[task]);
+    for (const [role, tasks] of [["target", family.targets], ["control", family.controls]]) {
+      for (const task of tasks)
+        rows.push({
+          name: titles[task], task, role, base: family.base?.tasks[task], expert: expertOf(task), current: point?.tasks[task],
+          pinned: pinned?.point?.tasks[task], difference: pinned?.differences?.tasks[task], test: test?.tasks[task],
+        });
+      if (tasks.length < 2) continue;
+      const expert = family.expert ? family.expert[role] : role === "target" ? family.ceiling : null;
+      rows.push({
+        name: `Mean of ${role} tasks`, task: "", role, base: family.base?.[role], expert, current: point?.[role],
+        pinned: pinned?.point?.[role], difference: pinned?.differences?.[role], test: test?.[role],
+      });
+    }
+    return rows;
   };
 
   const cell = (row, text, kind = "td") => {
@@ -50,46 +83,45 @@
     row.append(made);
     return made;
   };
-  const withEnds = (stat) => (stat ? `${pct(stat.value)} [${pct(stat.low)} – ${pct(stat.high)}]` : "–");
-
-  const rowOf = (name, role, base, expert, current, test) => {
+  const drawnRow = ({ name, role, base, expert, current, pinned, difference, test }) => {
     const row = document.createElement("tr");
-    const head = cell(row, name, "th");
-    head.scope = "row";
+    cell(row, name, "th").scope = "row";
     const by = current?.reference ? ` of the ${current.reference === "expert" ? "expert’s" : "base’s"} ${pct(current.denominator)}` : "";
-    const texts = [role, base ? pct(base.value) : "–", expert ? pct(expert.value) : "–", withEnds(current),
+    const texts = [role, base ? pct(base.value) : "–", expert ? pct(expert.value) : "–", ends(current),
       current ? `${pct(current.normalized)}${by}` : "–", current ? String(current.n) : "–"];
     for (const text of texts) cell(row, text);
-    cell(row, test ? `${withEnds(test)}, n = ${test.n}` : "–").classList.add("lx-test");
+    cell(row, ends(pinned)).classList.add("lx-a");
+    const changed = cell(row, change(difference));
+    changed.classList.add("lx-a");
+    changed.title = difference?.said ?? "";
+    cell(row, test ? `${ends(test)}, n = ${test.n}` : "–").classList.add("lx-test");
     return row;
   };
 
   /* The same numbers as the figures, per task and in the mean. */
-  LX.table = (point, family, titles, test) => {
+  LX.table = (state) => {
     const body = find("table");
     if (!body || !find("details").open) return;
-    const expertOf = (task) => family.expert ? family.expert.tasks[task] : family.experts[task];
-    const rows = [];
-    for (const [role, tasks] of [["target", family.targets], ["control", family.controls]]) {
-      for (const task of tasks)
-        rows.push(rowOf(titles[task], role, family.base?.tasks[task], expertOf(task), point?.tasks[task], test?.tasks[task]));
-      if (tasks.length > 1) {
-        const expert = family.expert ? family.expert[role] : role === "target" ? family.ceiling : null;
-        rows.push(rowOf(`Mean of ${role} tasks`, role, family.base?.[role], expert, point?.[role], test?.[role]));
-      }
-    }
-    body.replaceChildren(...rows);
-    body.closest("table").classList.toggle("lx-with-test", Boolean(test));
+    body.replaceChildren(...LX.rows(state).map(drawnRow));
+    body.closest("table").classList.toggle("lx-with-test", Boolean(state.test));
+    body.closest("table").classList.toggle("lx-with-a", Boolean(state.pinned));
   };
 
   LX.testResult = (text) => put("test", text);
   LX.testText = (point) => {
-    const control = point.control ? `, control ${withEnds(point.control)}, n = ${point.control.n}` : "";
-    return `Test: target ${withEnds(point.target)}, n = ${point.target.n}${control}.`;
+    const control = point.control ? `, control ${ends(point.control)}, n = ${point.control.n}` : "";
+    return `Test: target ${ends(point.target)}, n = ${point.target.n}${control}.`;
   };
-  LX.missing = (text) => {
-    find("missing").hidden = !text;
-    put("missing-text", text ?? "");
+  const shown = (name) => (text) => {
+    if (find(name)) find(name).hidden = !text;
+    put(`${name}-text`, text ?? "");
+  };
+  LX.missing = shown("missing");
+  LX.cells = shown("cells");
+  LX.pinnedAs = shown("pinned");
+  LX.problems = (texts) => {
+    put("problems", texts.join(" "));
+    find("problems").hidden = !texts.length;
   };
 
   LX.copy = async (button, text, done) => {
@@ -103,7 +135,7 @@
       document.execCommand("copy");
       box.remove();
     }
-    const before = button.textContent;
+    const before = (button.dataset.word ??= button.textContent);
     button.textContent = done;
     setTimeout(() => (button.textContent = before), 1200);
   };

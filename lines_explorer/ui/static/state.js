@@ -6,12 +6,12 @@
   /* The controls' values, in the order of `names`, as an object. */
   LX.named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));
 
-  /* The view that the server understands; the active mode's own sliders count. */
-  LX.viewOf = (c) => {
+  /* The view that the server understands; the active mode's own sliders count. `free`: the drawn factors. */
+  LX.viewOf = (c, free) => {
     const own = (name) => (c.mode === "many" ? c[`${name}_many`] : c[name]);
     return {
       mode: c.mode, target: c.target, tasks: c.tasks, method: c.method, schedule: c.schedule,
-      alpha: own("alpha"), beta: own("beta"), scale: own("scale"), norms: c.norms,
+      alpha: own("alpha"), beta: own("beta"), scale: own("scale"), norms: c.norms, ...free,
     };
   };
 
@@ -34,7 +34,8 @@
   LX.toGamma = (alpha, beta, gamma) => (close(alpha + beta, 1) ? clamp(alpha, 0, 1) : gamma);
 
   /* Whether every number the view needs is there: an emptied box sends null. */
-  LX.complete = (view) => [view.alpha, view.beta, view.scale].every(Number.isFinite) && view.tasks.length > 0;
+  LX.complete = (view) =>
+    [view.alpha, view.beta, view.scale, view.rest, ...view.factors].every(Number.isFinite) && view.tasks.length > 0;
 
   LX.familyOf = (view) =>
     view.mode === "edit" ? `edit:${view.target}` : `many:${view.method}:${view.tasks.join(",")}`;
@@ -42,16 +43,22 @@
   LX.fromNorms = (view) => view.mode === "many" && view.schedule === "lines" && view.norms;
   LX.alphaOf = (view, family) => (LX.fromNorms(view) && family ? family.alpha_norms : view.alpha);
 
-  /* α and β of the schedule; a constant λ has β = 0. */
-  LX.curveOf = (view, family) =>
-    view.schedule === "constant" ? [view.scale, 0] : [LX.alphaOf(view, family), view.beta];
+  /* α and β of the schedule: a constant λ has β = 0, a drawn one has neither. */
+  LX.curveOf = (view, family) => {
+    if (view.schedule === "free") return null;
+    return view.schedule === "constant" ? [view.scale, 0] : [LX.alphaOf(view, family), view.beta];
+  };
 
   /* λ⁽¹⁾ … λ⁽ᴸ⁾ for the formula and its figure. */
-  LX.factors = ([alpha, beta], blocks) =>
-    Array.from({ length: blocks }, (_, i) => alpha + (blocks > 1 ? (beta * i) / (blocks - 1) : 0));
+  LX.factors = (view, family, blocks) => {
+    if (view.schedule === "free") return view.factors;
+    const [alpha, beta] = LX.curveOf(view, family);
+    return LX.shape("lines", alpha, beta, blocks);
+  };
 
   /* Where the view stands along its own line: γ, β or λ. Null when it is off the line. */
   LX.knobOf = (view, family) => {
+    if (view.schedule === "free") return null;
     if (view.schedule === "constant") return view.scale;
     if (view.mode === "many") return LX.fromNorms(view) || close(view.alpha, family.alpha_norms) ? view.beta : null;
     return close(view.alpha + view.beta, 1) ? view.alpha : null;
@@ -93,7 +100,7 @@
   /* What is known of a view at once: on a line, read along it; between the LiNeS and the constant line of one
      expert, read at the same α between the two; elsewhere nothing, for there is nothing to read between. */
   LX.preview = (view, family) => {
-    if (!family) return null;
+    if (!family || view.schedule === "free") return null;
     const knob = LX.knobOf(view, family);
     if (knob !== null) return LX.along(family[view.schedule], knob, family.targets);
     const { alpha, beta } = view;
@@ -104,15 +111,42 @@
     return point && { ...point, exact: close(beta, 0) && flat.exact };
   };
 
-  /* The evaluated setting nearest to a place of the plane (in percent, scaled by the axes' spans). */
-  LX.nearest = (family, x, y, spanX, spanY, across) => {
+  /* Which of `places`, each with x and y, is nearest to (x, y) when the axes span spanX and spanY; null if none. */
+  LX.nearest = (places, x, y, spanX, spanY) => {
     let best = null;
-    for (const schedule of ["lines", "constant"])
-      for (const point of family[schedule]) {
-        const dx = (across(point) - x) / spanX, dy = (100 * point.target.value - y) / spanY;
-        const far = dx * dx + dy * dy;
-        if (!best || far < best.far) best = { far, schedule, point };
-      }
-    return best;
+    for (const place of places) {
+      if (!Number.isFinite(place.x) || !Number.isFinite(place.y)) continue;
+      const far = ((place.x - x) / spanX) ** 2 + ((place.y - y) / spanY) ** 2;
+      if (!best || far < best.far) best = { far, place };
+    }
+    return best?.place ?? null;
   };
+
+  /* What a click in the plane can lead to: the points visited, both lines and the front, each with its view. */
+  LX.places = (view, family, visits, front, across) => {
+    const many = view.mode === "many";
+    const line = ({ alpha, beta }) => {
+      const own = many && close(alpha, family.alpha_norms);
+      return { ...view, schedule: "lines", alpha: own ? view.alpha : alpha, beta, norms: many ? own : view.norms };
+    };
+    const flat = ({ alpha }) => ({ ...view, schedule: "constant", scale: alpha });
+    const place = (to) => (point) => ({ x: across(point), y: 100 * point.target.value, view: to(point) });
+    return [...visits, ...family.lines.map(place(line)), ...family.constant.map(place(flat)), ...front.map(place(line))];
+  };
+
+  /* The view at a place of the α×β surface: both sliders, to hundredths, within their limits. */
+  LX.onSurface = (view, x, y, limits) => {
+    const hold = (value, [low, high]) => tidy(clamp(Math.round(value * 100) / 100, low, high));
+    const norms = view.mode === "many" ? false : view.norms;
+    return { ...view, schedule: "lines", norms, alpha: hold(x, limits.alpha), beta: hold(y, limits.beta) };
+  };
+
+  /* The controls' values of a page opened without a link. */
+  LX.initial = ({ modes: { edit, many }, controls }) => {
+    const all = { ...edit, gamma: edit.alpha, tasks: many.tasks, norms: many.norms };
+    for (const name of ["alpha", "beta", "scale"]) all[`${name}_many`] = many[name];
+    return controls.map((name) => all[name]);
+  };
+  LX.clamp = clamp;
+  LX.tidy = tidy;
 })();

@@ -1,0 +1,66 @@
+/* Buttons and keys around the figures: downloads, undo by key, enlarged figures, what a link hides. */
+(() => {
+  const LX = (window.LinesExplorer ??= {});
+
+  /* Rows of `LX.rows` as CSV: shares between 0 and 1, empty where nothing is known. */
+  LX.csv = (rows) => {
+    const columns = {
+      task: (r) => r.name, role: (r) => r.role, base: (r) => r.base?.value, expert: (r) => r.expert?.value,
+      current: (r) => r.current?.value, low: (r) => r.current?.low, high: (r) => r.current?.high, n: (r) => r.current?.n,
+      normalized: (r) => r.current?.normalized, denominator: (r) => r.current?.denominator,
+      pinned: (r) => r.pinned?.value, difference: (r) => r.difference?.value, difference_low: (r) => r.difference?.low,
+      difference_high: (r) => r.difference?.high, within_noise: (r) => r.difference?.within, judged_by: (r) => r.difference?.how,
+      test: (r) => r.test?.value, test_low: (r) => r.test?.low, test_high: (r) => r.test?.high, test_n: (r) => r.test?.n,
+    };
+    const quoted = (value) => {
+      const text = String(value ?? "");
+      return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const lines = [Object.keys(columns), ...rows.map((row) => Object.values(columns).map((read) => read(row)))];
+    return `${lines.map((line) => line.map(quoted).join(",")).join("\r\n")}\r\n`;
+  };
+
+  /* Gives a text to the visitor as a file, made in the browser. */
+  LX.saveText = (name, text, kind) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: kind }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+
+  /* Hides what a link asks to hide. */
+  LX.hide = (names, hideable) => {
+    const sheet = document.getElementById("lx-hide") ?? document.head.appendChild(document.createElement("style"));
+    sheet.id = "lx-hide";
+    const places = names.flatMap((name) => hideable[name]);
+    sheet.textContent = places.length ? `${places.join(",")}{display:none !important}` : "";
+  };
+
+  /* Wires buttons and keys, for the whole document: panels come and go. `work` has a function for each. */
+  LX.wireTools = (work) => {
+    document.addEventListener("click", (event) => {
+      const button = event.target.closest?.("button");
+      if (!button) return;
+      const { lx, lxSave, lxEnlarge, lxPreset, format } = button.dataset;
+      if (lx) work.clicks[lx]?.(button);
+      if (lxSave) LX.saveFigure(lxSave, format);
+      if (lxEnlarge) work.enlarge(lxEnlarge);
+      if (lxPreset) work.preset(lxPreset);
+    });
+    document.addEventListener("change", (event) => event.target.name === "lx-quantity" && work.quantity(event.target.value));
+    document.addEventListener("keydown", (event) => {
+      const key = event.key.toLowerCase();
+      if (!(event.ctrlKey || event.metaKey) || event.altKey || !["z", "y"].includes(key)) return;
+      if (event.target.matches?.('textarea, input[type="text"], input[type="number"]')) return;
+      event.preventDefault();
+      (key === "y" || event.shiftKey ? work.clicks.redo : work.clicks.undo)();
+    });
+  };
+
+  LX.showTools = ({ canUndo, canRedo, canPin }) => {
+    LX.find("undo").disabled = !canUndo;
+    LX.find("redo").disabled = !canRedo;
+    LX.find("pin").disabled = !canPin;
+  };
+})();

@@ -1,0 +1,99 @@
+"""The α×β surface of a view's family: stored results on a grid, and nothing where none is stored."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lines_explorer.analysis import pareto_front
+from lines_explorer.merging import METHODS
+from lines_explorer.recipe import Recipe
+from lines_explorer.schedule import lines
+from lines_explorer.ui.results import GAMMAS, Numbers, Results
+from lines_explorer.ui.view import EDIT, View
+
+if TYPE_CHECKING:
+    from lines_explorer.schedule import Schedule
+
+WEIGHT = 2.0
+"""What the target counts for against control in the paper's rule of choice."""
+
+
+def axes(view: View, alpha: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The values of α and of β: tenths, with the α of the norms among them for a view that merges many."""
+    tenths = tuple(sorted(GAMMAS))
+    if view.mode == EDIT:
+        return tenths, tenths
+    others = [tenth for tenth in tenths if not math.isclose(tenth, alpha, abs_tol=1e-6)]
+    return tuple(sorted([*others, alpha])), (0.0, *METHODS[view.method].grid)
+
+
+class Surface:
+    """Reads the cells of one view's surface."""
+
+    def __init__(self, results: Results, view: View) -> None:
+        self.results, self.view = results, view
+        self.alpha = results.alpha(view)
+        self.alphas, self.betas = axes(view, self.alpha)
+
+    def cells(self) -> Iterator[tuple[int, int, "Schedule"]]:
+        """(row of β, column of α, schedule) of every cell."""
+        for row, beta in enumerate(self.betas):
+            for column, alpha in enumerate(self.alphas):
+                yield row, column, lines(alpha, beta)
+
+    def numbers(self) -> Numbers:
+        """The stored cells, for the figures.
+
+        Keys: ``alphas``, ``betas``, ``alpha_norms``, ``mode``, ``targets``; ``target``, ``control``, ``score`` (rows of
+        shares, or of the rule's sum; None where nothing is stored); ``n`` (pictures of target and control); ``missing``
+        (cells not stored); ``front`` (the stored points of grid and lines that no other beats, by rising control).
+        """
+        size = {
+            quantity: [[None] * len(self.alphas) for _ in self.betas] for quantity in ("target", "control", "score")
+        }
+        known: list[Numbers] = []
+        n: Numbers = {"target": 0, "control": 0}
+        ready = not self.results.missing_references()
+        for row, column, schedule in self.cells() if ready else ():
+            point = self.results.stored(self.view, self.results.recipe(self.view, schedule))
+            if not point:
+                continue
+            known.append({"alpha": schedule.alpha, "beta": schedule.beta} | point)
+            size["target"][row][column] = point["target"]["value"]
+            size["score"][row][column] = score(point)
+            n["target"] = point["target"]["n"]
+            if point["control"]:
+                size["control"][row][column] = point["control"]["value"]
+                n["control"] = point["control"]["n"]
+        missing = len(self.alphas) * len(self.betas) - len(known)
+        about = {"alphas": list(self.alphas), "betas": list(self.betas), "alpha_norms": self.alpha, "n": n}
+        about |= {"mode": self.view.mode, "targets": list(self.view.targets), "split": self.results.split}
+        return size | about | {"missing": missing, "front": front(known)}
+
+    def unstored(self) -> list[Recipe]:
+        """The recipes of the missing cells, those nearest to the view's own setting first."""
+        own = self.view.curve(self.alpha)
+        cells = [schedule for _, _, schedule in self.cells()]
+        cells.sort(key=lambda schedule: math.hypot(schedule.alpha - own.alpha, schedule.beta - own.beta))
+        recipes = [self.results.recipe(self.view, schedule) for schedule in cells]
+        return [recipe for recipe in recipes if not self.results.peek(recipe)]
+
+
+def score(point: Numbers) -> float | None:
+    """What the paper's rule of choice compares: w·target + control, both normalized; target alone without control."""
+    target, control = point["target"]["normalized"], point["control"]
+    if target is None or control and control["normalized"] is None:
+        return None
+    return WEIGHT * target + control["normalized"] if control else target
+
+
+def front(points: list[Numbers]) -> list[Numbers]:
+    """The points that no other beats in control (or, without control, the weakest task's share) and target."""
+    usable = [point for point in points if _across(point) is not None and point["target"]["value"] is not None]
+    return [usable[index] for index in pareto_front([(_across(p), p["target"]["value"]) for p in usable])]
+
+
+def _across(point: Numbers) -> float | None:
+    if point["control"]:
+        return point["control"]["value"]
+    return point["weakest"]["normalized"] if point["weakest"] else None

@@ -1,0 +1,53 @@
+"""A tiny suite's engine with both lines of one target stored, its desk, and requests as the page sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lines_explorer.ui.links import Page
+from lines_explorer.ui.view import Catalogue, View
+
+if TYPE_CHECKING:
+    from lines_explorer.engine import Engine
+    from lines_explorer.ui.handlers import Desk
+
+
+@pytest.fixture(scope="session")
+def catalogue() -> Catalogue:
+    return Catalogue(("shapes", "colours", "places"), ("sum", "average"), 3)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_suite_folder: Path) -> Engine:
+    """Base, all experts and both lines of ``shapes`` are stored, with their bits."""
+    from lines_explorer.engine import Engine, Store
+    from lines_explorer.suites import open_suite
+
+    engine = Engine(open_suite(str(tiny_suite_folder)), "cpu", Store(":memory:"))
+    engine.zero_shot()
+    engine.experts()
+    engine.single_task_curve("shapes")
+    engine.constant_curve("shapes")
+    return engine
+
+
+@pytest.fixture
+def desk(engine: Engine) -> Desk:
+    from lines_explorer.ui.handlers import Desk
+
+    return Desk(engine)
+
+
+@pytest.fixture(scope="session")
+def ask() -> Callable[..., dict]:
+    """A view, a page → the request that the page sends."""
+
+    def asked(view: View, page: Page | None = None, number: int = 1) -> dict:
+        page = page or Page()
+        return {"view": view.as_json(), "page": page.as_json(), "tab": "a", "number": number, "known": None}
+
+    return asked

@@ -1,0 +1,48 @@
+"""The page's command line, parsed by the command line's own parser, gives the page's own recipe."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from lines_explorer import cli
+from lines_explorer.commands import scoring
+from lines_explorer.ui.links import Page
+from lines_explorer.ui.view import View
+
+VIEWS = [
+    View("edit", "shapes", ("shapes",), "sum", "lines", 0.3, 0.7),
+    View("edit", "places", ("shapes",), "sum", "lines", 0.1234, -0.5),
+    View("edit", "shapes", ("shapes",), "sum", "constant", scale=0.0),
+    View("edit", "shapes", ("shapes",), "sum", "free", factors=(-1.0, 0.25, 1.5), rest=-0.25),
+    View("many", "shapes", ("shapes", "colours", "places"), "sum", "lines", beta=0.3),
+    View("many", "shapes", ("shapes", "colours", "places"), "average", "lines", 0.31, 0.4, norms=False),
+    View("many", "shapes", ("shapes", "places"), "ties", "lines", beta=1.5),
+    View("many", "shapes", ("shapes", "places"), "average", "constant", scale=1.5),
+    View("many", "shapes", ("colours", "places"), "sum", "free", factors=(0.0, 0.5, 3.0), rest=0.0),
+]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"{view.mode}-{view.method}-{view.schedule}")
+def test_the_command_line_is_valid_and_means_the_same(desk, view, monkeypatch, capsys):
+    asked = []
+
+    def note(engine, recipe, score_on, split):
+        asked.append((recipe.hash(), split))
+        return cli_report()
+
+    def cli_report():
+        from lines_explorer.commands.report import Report
+
+        return Report({}, "")
+
+    monkeypatch.setattr(scoring, "evaluate", note)
+    words = shlex.split(desk.look(view, Page())["command"])
+    assert words[:4] == ["python", "-m", "lines_explorer", "evaluate"]
+    assert cli.main(words[3:]) == 0, capsys.readouterr().err
+    assert asked == [(view.recipe("tiny", view.curve(desk.results.alpha(view))).hash(), "validation")]
+
+
+def test_a_suite_opened_by_folder_is_named_by_its_folder(desk):
+    assert f"--suite {desk.suite.folder} " in desk.look(VIEWS[0], Page())["command"]

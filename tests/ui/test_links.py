@@ -1,0 +1,124 @@
+"""Links: whatever a view and page are, the hash keeps them; whatever a hash is, it opens a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lines_explorer.ui.links import FIGURES, HIDEABLE, LONGEST, QUANTITIES, SPLITS, Links, Page
+from lines_explorer.ui.view import LIMITS, Catalogue, View
+
+CATALOGUE = Catalogue(("shapes", "colours", "places"), ("sum", "average"), 3)
+LINKS = Links("tiny", CATALOGUE)
+
+
+def within(name: str) -> st.SearchStrategy[float]:
+    return st.floats(*LIMITS[name]).map(lambda x: round(x, 4) + 0.0)
+
+
+NUMBERS = {name: within(name) for name in ("alpha", "beta", "scale")}
+VIEWS = st.builds(
+    View,
+    st.sampled_from(["edit", "many"]),
+    st.sampled_from(CATALOGUE.tasks),
+    st.sampled_from([("shapes", "places"), ("colours",), CATALOGUE.tasks]),
+    st.sampled_from(CATALOGUE.methods),
+    st.sampled_from(["lines", "constant", "free"]),
+    norms=st.booleans(),
+    factors=st.tuples(*[within("factor")] * 3),
+    rest=within("factor"),
+    **NUMBERS,
+)
+HIDDEN = st.sets(st.sampled_from(list(HIDEABLE))).map(lambda names: tuple(name for name in HIDEABLE if name in names))
+PAGES = st.builds(
+    Page,
+    st.sampled_from(SPLITS),
+    st.sampled_from(FIGURES),
+    st.sampled_from(QUANTITIES),
+    HIDDEN,
+    st.none() | VIEWS,
+)
+
+
+def recipe(view: View):
+    return view.recipe("tiny", view.curve(0.25))
+
+
+@settings(deadline=None)
+@given(VIEWS, PAGES)
+def test_round_trip_keeps_recipe_and_page(view, page):
+    link = LINKS.write(view, page)
+    opened = LINKS.read("#" + link)
+    assert opened.problems == ()
+    assert LINKS.write(opened.view, opened.page) == link
+    assert recipe(opened.view) == recipe(view)
+    assert replace(opened.page, pin=None) == replace(page, pin=None)
+    assert (opened.page.pin and recipe(opened.page.pin)) == (page.pin and recipe(page.pin))
+    assert len(link) < LONGEST
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text()
+    | st.builds(
+        lambda name, value: f"#{name}={value}&mode=many&x=%ff",
+        st.sampled_from([*vars(CATALOGUE.default()), "suite", "split", "view", "surface", "hide", "pin"]),
+        st.text(),
+    )
+)
+def test_any_text_opens_a_valid_page(link):
+    opened = LINKS.read(link)
+    assert CATALOGUE.read(opened.view.as_json()) == opened.view
+    assert LINKS.read_page(opened.page.as_json()) == opened.page
+    assert all(problem.endswith(".") and "\n" not in problem for problem in opened.problems)
+    for problem in opened.problems:
+        problem.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [
+        (
+            "target=evil",
+            "Unknown target 'evil'; choose one of shapes, colours, places. The page shows target = shapes.",
+        ),
+        ("alpha=nan", "α must be a number between 0 and 1.5. The page shows alpha = 0.3."),
+        ("beta=abc", "β must be a number between -0.5 and 1.5. The page shows beta = 0.7."),
+        ("scale=1e9", "λ must lie between 0 and 1.5"),
+        ("mode=many&tasks=,,", "Tick at least one task to merge. The page shows tasks = shapes,colours,places."),
+        ("norms=yes", "either ticked or not"),
+        (
+            "schedule=free&factors=1,2",
+            "There must be 3 factors, one per block. The page shows factors = those of LiNeS.",
+        ),
+        ("split=train", "Unknown split 'train'; choose one of validation, test. The page shows split = validation."),
+        ("view=x", "The page shows view = all."),
+        ("surface=x", "The page shows surface = target."),
+        ("hide=gamma,body", "there is nothing named 'body' to hide."),
+        ("suite=other", "The link was made for the suite 'other'; this page shows tiny."),
+        ("pin=mode%3Dedit%26target%3Dx", "pinned point cannot be read, so nothing is pinned."),
+        ("pin=%25%25", "pinned point cannot be read, so nothing is pinned."),
+    ],
+)
+def test_an_unknown_value_is_told_and_gives_the_default(link, says):
+    opened = LINKS.read(link)
+    assert len(opened.problems) == 1
+    assert says in opened.problems[0]
+    assert opened.page.pin is None
+
+
+@pytest.mark.parametrize("link", [None, 3, b"#mode=many", "", "#", "#unknown=1&constructor=2"])
+def test_nothing_to_tell_where_nothing_is_asked(link):
+    assert LINKS.read(link).problems == ()
+    assert LINKS.read(link).view == CATALOGUE.default()
+
+
+def test_takes_each_valid_field_beside_a_wrong_one():
+    opened = LINKS.read("#mode=edit&target=places&alpha=0.77&beta=abc&unknown=1&hide=beta,nothing,mode&view=plane")
+    assert (opened.view.target, opened.view.alpha, opened.view.beta) == ("places", 0.77, 0.7)
+    assert (opened.page.hide, opened.page.figure) == (("mode", "beta"), "plane")
+    assert not LINKS.read("#mode=many&alpha=0.2").view.norms
+    assert LINKS.read("#schedule=free&factors=0,0.5,1&rest=0.2").view.factors == (0, 0.5, 1)
