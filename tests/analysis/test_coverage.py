@@ -84,11 +84,11 @@ def test_intervals_cover(kind: str) -> None:
     tasks, mean, _, error, standard = proportional(kind).T
     assert 0.93 <= tasks.mean() <= 0.97, tasks
     assert 0.93 <= mean.mean() <= 0.98, mean  # 500 draws: ±0.01
-    assert min(*tasks, *mean) >= 0.9
+    assert min(*tasks, *mean) >= 0.85  # one cell of 100 draws: ±0.04
     assert (np.abs(error) <= 3.5 * standard).all(), error
 
 
-@pytest.mark.parametrize(("kind", "share", "points"), [("plain", 0.1, 0.031), ("both sides", 0.1, 0.01)])
+@pytest.mark.parametrize(("kind", "share", "points"), [("plain", 0.1, 0.033), ("both sides", 0.1, 0.01)])
 def test_a_tenth_of_the_images_is_enough_for_a_first_answer(kind: str, share: float, points: float) -> None:
     labels, _ = curves()
     sizes = [len(rows) for rows in labels.values()]

@@ -126,7 +126,7 @@ def test_test_split_and_table(visit):
     visit.page.click('[data-lx="run-test"]')
     visit.page.wait_for_function("document.querySelector('[data-lx=test]').textContent.startsWith('Test: target')")
     assert visit.page.locator("th.lx-test").is_visible()
-    assert "split=test" in visit.link
+    visit.until("location.hash.includes('split=test')")
     visit.set("gamma", 0.1)
     visit.rest("alpha=0.1&", "split=validation")
     assert visit.page.inner_text('[data-lx="test"]') == ""

@@ -85,4 +85,4 @@ def test_no_copy_of_all_task_vectors_is_made():
     costs = ties_costs(shapes)
     whole = 8 * 8 * 2**20
     assert costs["plain"][1] > whole
-    assert costs["chunked"][1] < whole * 0.75
+    assert costs["chunked"][1] < costs["plain"][1] / 2
