@@ -188,39 +188,6 @@ def test_drawn_schedule(visit, engine):
     assert visit.trace("depth", "pinned")["y"] == [None, None, None]
 
 
-def test_a_bar_of_the_drawn_schedule_is_dragged(visit):
-    visit.choose("schedule", "free")
-    visit.rest("schedule=free")
-    for _ in range(3):  # a press while the figure is drawn anew takes hold of nothing
-        if drags_second_bar(visit):
-            break
-    visit.until("/factors=0.3,0.[345]/.test(location.hash) && document.body.dataset.lxState === 'rested'")
-    visit.press("undo")
-    visit.rest("factors=0.3,0.65,1&")
-
-
-def drags_second_bar(visit) -> bool:
-    """Drag the second bar from 0.9 to 0.5; whether the link changed within five seconds."""
-    before = visit.link
-    places = visit.page.evaluate(
-        """() => {
-            const host = document.querySelector('#lx-depth-panel .lx-figure'), { xaxis, yaxis } = host._fullLayout;
-            host.scrollIntoView({ block: 'center' });
-            const box = host.getBoundingClientRect(), x = box.x + xaxis._offset + xaxis.l2p(2);
-            return [0.9, 0.5].map((y) => [x, box.y + yaxis._offset + yaxis.l2p(y)]);
-        }"""
-    )
-    visit.page.mouse.move(*places[0])
-    visit.page.mouse.down()
-    visit.page.mouse.move(*places[1], steps=4)
-    visit.page.mouse.up()
-    for _ in range(50):
-        if visit.link != before:
-            return True
-        visit.page.wait_for_timeout(100)
-    return False
-
-
 @pytest.mark.parametrize("link", ["#%", "#mode=many&tasks=", "#factors=" + "1," * 900, "#pin=" + "%25" * 300])
 def test_garbage_hashes_open_the_page(open_page, link):
     visit = open_page(link)
