@@ -245,7 +245,7 @@ def test_randlora_without_its_bases_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ExplorerError, match="adapter_config.json cannot be read"):
+    with pytest.raises(ExplorerError, match="adapter_config.json is missing"):
         read_adapter(tmp_path)
     write_adapter(tmp_path, "fan-in first")
     (tmp_path / WEIGHTS).unlink()

@@ -10,7 +10,6 @@ are those of peft's ``merge``, computed in float32 whatever the stored dtype:
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lines_explorer.checkpoints.files import read_safetensors
+from lines_explorer.checkpoints.folders import read_json
 from lines_explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def read_adapter(folder: str | Path) -> Adapter:
             one fixed difference to the base.
     """
     folder = Path(folder)
-    config = _read_config(folder)
+    config = read_json(folder / CONFIG)
     if not (folder / WEIGHTS).exists() and (folder / "adapter_model.bin").exists():
         raise ExplorerError(
             f"{folder} holds its weights as a pickle (adapter_model.bin); load it with peft and save_pretrained it "
@@ -160,19 +160,6 @@ def adapter_task_vector(folder: str | Path, base: Tensors) -> dict[str, torch.Te
         for key, tensor in base.items()
         if tensor.is_floating_point()
     }
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    file = folder / CONFIG
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise ExplorerError(f"{file} cannot be read ({fault.strerror}); an adapter's folder needs it.") from fault
-    except ValueError as fault:
-        raise ExplorerError(f"{file} is damaged: it is not JSON ({fault}).") from fault
-    if not isinstance(config, dict):
-        raise ExplorerError(f"{file} is damaged: it is not a JSON object.")
-    return config
 
 
 def _refuse_kinds(folder: Path, config: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lines_explorer.checkpoints.folders import read_json
 from lines_explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
@@ -46,15 +47,9 @@ def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     model.json is an open_clip model config (embed_dim, vision_cfg, text_cfg, …) with one more key,
     ``preprocess_cfg: {mean, std}``, as in open_clip_config.json.  Raises ExplorerError when it is damaged.
     """
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise ExplorerError(f"{path} cannot be read ({fault.strerror}); reinstall it.") from fault
-    except ValueError as fault:
-        raise ExplorerError(f"{path} is damaged: it is not JSON ({fault}).") from fault
-    needed = ("embed_dim", "vision_cfg", "text_cfg", "preprocess_cfg")
-    if not isinstance(config, dict) or (missing := [key for key in needed if key not in config]):
-        raise ExplorerError(f"{path}: the field {missing[0] if isinstance(config, dict) else needed[0]} is missing.")
+    config = read_json(path)
+    if missing := [key for key in ("embed_dim", "vision_cfg", "text_cfg", "preprocess_cfg") if key not in config]:
+        raise ExplorerError(f"{path}: the field {missing[0]} is missing.")
     preprocess = config.pop("preprocess_cfg")
     if any(len(preprocess.get(key, ())) != 3 for key in ("mean", "std")):
         raise ExplorerError(f"{path}: preprocess_cfg needs mean and std of three numbers each.")

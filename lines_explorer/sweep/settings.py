@@ -67,6 +67,20 @@ class _Whole:
         return scored_with(engine.suite, self.targets, split)
 
 
+class _OneTask(_Whole):
+    """Is about the task whose expert it scales."""
+
+    task: str
+
+    @property
+    def label(self) -> str:
+        return self.task
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.task,)
+
+
 class _Alone:
     """Scores the target task only."""
 
@@ -81,20 +95,12 @@ class _Alone:
 
 
 @dataclass(frozen=True)
-class Edit(_Whole):
+class Edit(_OneTask):
     """Edit one model so that it forgets less: METHOD's single-task protocol."""
 
     name: ClassVar[str] = "edit"
     task: str
     kind: str
-
-    @property
-    def label(self) -> str:
-        return self.task
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.task,)
 
     @property
     def goal(self) -> Goal:
@@ -182,21 +188,13 @@ class Soup(_Alone):
 
 
 @dataclass(frozen=True)
-class Negation(_Whole):
+class Negation(_OneTask):
     """Subtract one task: the lowest accuracy on it with control at least ``floor`` of zero-shot."""
 
     name: ClassVar[str] = "negation"
     task: str
     kind: str
     floor: float = FLOOR
-
-    @property
-    def label(self) -> str:
-        return self.task
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.task,)
 
     @property
     def goal(self) -> Goal:

@@ -188,6 +188,28 @@ def test_drawn_schedule(visit, engine):
     assert visit.trace("depth", "pinned")["y"] == [None, None, None]
 
 
+def test_a_bar_of_the_drawn_schedule_is_dragged(visit):
+    visit.choose("schedule", "free")
+    visit.rest("schedule=free")
+    places = visit.page.evaluate(
+        """() => {
+            const host = document.querySelector('#lx-depth-panel .lx-figure'), { xaxis, yaxis } = host._fullLayout;
+            host.scrollIntoView({ block: 'center' });
+            const box = host.getBoundingClientRect(), x = box.x + xaxis._offset + xaxis.l2p(2);
+            return [0.9, 0.5].map((y) => [x, box.y + yaxis._offset + yaxis.l2p(y)]);
+        }"""
+    )
+    visit.page.mouse.move(*places[0])
+    visit.page.mouse.down()
+    visit.page.mouse.move(*places[1], steps=4)
+    visit.page.mouse.up()
+    # The sentence above may change its height meanwhile; the bar stays under the pointer, wherever that now is.
+    visit.until("/factors=0.3,0.(?!65|9)[3-7][0-9]?,1&/.test(location.hash)")
+    visit.until("document.body.dataset.lxState === 'rested'")
+    visit.press("undo")
+    visit.rest("factors=0.3,0.65,1&")
+
+
 @pytest.mark.parametrize("link", ["#%", "#mode=many&tasks=", "#factors=" + "1," * 900, "#pin=" + "%25" * 300])
 def test_garbage_hashes_open_the_page(open_page, link):
     visit = open_page(link)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lines_explorer.engine import Engine, Store
+from lines_explorer.engine import Backend, Engine, Store
 from lines_explorer.recipe import Recipe
 from lines_explorer.suites import Suite, open_suite
 
@@ -16,6 +16,11 @@ from lines_explorer.suites import Suite, open_suite
 @pytest.fixture(scope="session")
 def suite(tiny_suite_folder: Path) -> Suite:
     return open_suite(tiny_suite_folder)
+
+
+@pytest.fixture(scope="module")
+def backend(suite: Suite) -> Backend:
+    return Backend(suite, "cpu")
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ PAIRS = [(task, "validation") for task in TASKS]
 RECIPE = Recipe("tiny", ("colours", "shapes"), schedule=constant(0.4))
 
 
-@pytest.fixture(scope="module")
-def backend(suite: Suite) -> Backend:
-    return Backend(suite, "cpu")
-
-
 def last(evaluator: Evaluator, orders: dict | None = None):
     *_, progress = evaluator.run(RECIPE, PAIRS, orders=orders)
     return progress

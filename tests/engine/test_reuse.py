@@ -20,11 +20,6 @@ def drawn(*factors: float, tasks: tuple[str, ...] = ("shapes",), rest: float = 0
     return Recipe("tiny", tasks, schedule=free(factors, rest))
 
 
-@pytest.fixture(scope="module")
-def backend(suite: Suite) -> Backend:
-    return Backend(suite, "cpu")
-
-
 @pytest.fixture
 def blocks(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The blocks that were computed, counted from 0."""

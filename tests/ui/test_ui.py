@@ -15,7 +15,7 @@ from lines_explorer.errors import ExplorerError
 from lines_explorer.schedule import constant, free, lines
 from lines_explorer.suites import open_suite
 from lines_explorer.ui import figures, layout, serving, style, texts
-from lines_explorer.ui.handlers import Desk, Tickets
+from lines_explorer.ui.handlers import Tickets
 from lines_explorer.ui.links import Page
 from lines_explorer.ui.results import GAMMAS, Results
 from lines_explorer.ui.view import Catalogue, View
@@ -34,22 +34,6 @@ def sent(view: View = EDIT, number: int = 1, **changes) -> dict:
 def spaced(text: str) -> str:
     """With ordinary spaces in place of those that keep numbers together."""
     return text.replace("\u00a0", " ")
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_suite_folder: Path) -> Engine:
-    """The tiny suite with the base, all experts and both lines of one target stored, and nothing else."""
-    engine = Engine(open_suite(str(tiny_suite_folder)), "cpu", Store(":memory:"))
-    engine.zero_shot()
-    engine.experts()
-    engine.single_task_curve("shapes")
-    engine.constant_curve("shapes")
-    return engine
-
-
-@pytest.fixture
-def desk(engine: Engine) -> Desk:
-    return Desk(engine)
 
 
 class TestView:

@@ -41,35 +41,6 @@ RECIPES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def suite(tiny_suite_folder: Path) -> Suite:
-    return open_suite(tiny_suite_folder)
-
-
-@pytest.fixture(scope="module")
-def backend(suite: Suite) -> Backend:
-    return Backend(suite, "cpu")
-
-
-@pytest.fixture
-def engine(suite: Suite) -> Engine:
-    return Engine(suite, "cpu", Store(":memory:"))
-
-
-@pytest.fixture
-def slow(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """An engine with batches of 10 images of which each takes 20 ms."""
-    predict = engine.backend.predict
-
-    def late(*arguments):
-        time.sleep(0.02)
-        return predict(*arguments)
-
-    monkeypatch.setattr(engine.backend, "predict", late)
-    engine.evaluator.batch = 10
-    return engine
-
-
 def from_scratch(suite: Suite, recipe: Recipe) -> dict[str, torch.Tensor]:
     base = suite.visual_base()
     merged = merging.METHODS[recipe.method].merge([suite.task_vector(task) for task in recipe.tasks])
