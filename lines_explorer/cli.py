@@ -35,7 +35,14 @@ app = typer.Typer(
 
 Suite = Annotated[str, typer.Option("--suite", help="Name of a suite (see `suites`), or a folder with a suite.yaml.")]
 Tasks = Annotated[str, typer.Option("--tasks", help="Experts to merge, separated by commas; `all` for all of them.")]
-Method = Annotated[str, typer.Option("--method", help="How task vectors are merged: sum, average.")]
+METHOD_NAMES = ", ".join(
+    "sum average trim ties consensus dare dare_ties breadcrumbs della stock slerp tsv iso pcb fisher regmean".split()
+)
+Method = Annotated[str, typer.Option("--method", help=f"How task vectors are merged: {METHOD_NAMES}.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="NAME=VALUE of the method, such as k=20; may be repeated. `suites` lists them."),
+]
 Kind = Annotated[
     str | None, typer.Option("--schedule", help="Curve over depth: lines, square, root, sigmoid, reversed.")
 ]
@@ -92,7 +99,7 @@ def suites(
     suite: Annotated[str | None, typer.Option("--suite", help="Only this suite: a name, or a folder.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the suites that can be opened, with their tasks and stored accuracies."""
+    """List the suites that can be opened, their tasks and stored accuracies, and the merge methods."""
 
     def work() -> Report:
         from lines_explorer.commands import catalogue
@@ -110,6 +117,7 @@ def evaluate(
     tasks: Tasks,
     suite: Suite = POCKET,
     method: Method = "sum",
+    settings: Settings = None,
     alpha: Alpha = None,
     beta: Beta = None,
     schedule: Kind = None,
@@ -129,7 +137,7 @@ def evaluate(
 
         engine = open_engine(suite, device)
         asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
-        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule)
+        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, settings or ())
         part = options.parse_split(engine.suite, split)
         names = options.parse_score_on(engine.suite, score_on, part)
         note(remark)
@@ -143,9 +151,17 @@ def curve(
     target: Annotated[str, typer.Option("--target", help="The expert to edit.")],
     suite: Suite = POCKET,
     schedule: Annotated[
-        str, typer.Option("--schedule", help="lines, constant, square, root, sigmoid, reversed.")
+        str,
+        typer.Option(
+            "--schedule",
+            help="lines, constant, square, root, sigmoid, reversed; or blocks: one block after the other scaled to 0.",
+        ),
     ] = "lines",
-    points: Annotated[int, typer.Option("--points", help="Points on the line, from gamma = 1 to 0.")] = 11,
+    points: Annotated[
+        int | None, typer.Option("--points", help="Points from gamma = 1 to 0. Default: 11; of each block 5.")
+    ] = None,
+    method: Method = "sum",
+    settings: Settings = None,
     split: Split = "val",
     device: Device = "auto",
     as_json: Json = False,
@@ -153,11 +169,14 @@ def curve(
     """Score the single-task trade-off line: alpha = gamma, beta = 1 - gamma."""
 
     def work() -> Report:
-        from lines_explorer.commands import options, scoring
+        from lines_explorer.commands import options, scoring, scoring_blocks
 
         engine = open_engine(suite, device)
         part = options.parse_regular_split(split)
-        return scoring.curve(engine, target, schedule, points, part)
+        parameters = options.parse_parameters(method, settings or ())
+        if schedule == scoring_blocks.BLOCKS:
+            return scoring_blocks.blocks(engine, target, points, part, method)
+        return scoring.curve(engine, target, schedule, 11 if points is None else points, part, method, parameters)
 
     answer(work, as_json)
 
@@ -168,6 +187,7 @@ def merge(
     out: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
     suite: Suite = POCKET,
     method: Method = "sum",
+    settings: Settings = None,
     alpha: Alpha = None,
     beta: Beta = None,
     schedule: Kind = None,
@@ -188,7 +208,7 @@ def merge(
         export.check_folder(out, force)
         engine = open_engine(suite, "cpu")
         asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
-        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule)
+        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, settings or ())
         note(remark)
         return export.merge(engine, recipe, out, force, file_format)
 
@@ -222,8 +242,9 @@ def search(
     tasks: Tasks,
     suite: Suite = POCKET,
     method: Method = "sum",
-    parameter: Annotated[
-        list[str] | None, typer.Option("--parameter", help="NAME=VALUE of the method, such as k=20; may be repeated.")
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "--parameter", help="NAME=VALUE of the method, such as k=20; may be repeated."),
     ] = None,
     use_lines: Annotated[bool, typer.Option("--lines/--no-lines", help="LiNeS, or one constant factor.")] = True,
     schedule: Annotated[
@@ -248,7 +269,7 @@ def search(
         from lines_explorer.commands import searching
 
         asked = searching.SearchOptions(
-            tasks, method, parameter or (), use_lines, schedule, weight, constraint, tie, refine, rule, bootstrap
+            tasks, method, settings or (), use_lines, schedule, weight, constraint, tie, refine, rule, bootstrap
         )
         return searching.search_suite(open_engine(suite, device), asked)
 

@@ -1,7 +1,7 @@
 """Right answers counted → accuracies, intervals, normalisation, selection, fronts. Pure numbers, no tensors."""
 
 from lines_explorer.analysis.accuracy import Accuracy, Mean, mean_accuracy, mean_normalized, normalized
-from lines_explorer.analysis.blocks import block_cosines, block_norms, block_sign_conflicts
+from lines_explorer.analysis.blocks import Knockout, block_cosines, block_norms, block_sign_conflicts, knockout
 from lines_explorer.analysis.choice import (
     MultiTaskPoint,
     SingleTaskPoint,
@@ -37,6 +37,7 @@ __all__ = [
     "Accuracy",
     "Estimate",
     "Estimates",
+    "Knockout",
     "Mean",
     "MultiTaskPoint",
     "PairedDifference",
@@ -52,6 +53,7 @@ __all__ = [
     "constrained_rule",
     "estimate_accuracies",
     "holm",
+    "knockout",
     "mcnemar",
     "mean_accuracy",
     "mean_normalized",

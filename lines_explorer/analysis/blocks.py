@@ -1,4 +1,4 @@
-"""Task vectors block by block: how large they are, and whether tasks pull in the same direction.
+"""Task vectors block by block: how large they are, whether tasks pull in the same direction, which blocks matter.
 
 Tensors come as numpy arrays by name, and ``position`` says where each sits: 0 before the blocks, 1…L in block l,
 L + 1 after the blocks.  Results have L + 2 rows in that order.  Sums are taken in double precision, tensor by tensor.
@@ -7,9 +7,11 @@ L + 1 after the blocks.  Results have L + 2 rows in that order.  Sums are taken 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from lines_explorer.analysis.paired import PairedDifference, paired_difference
 from lines_explorer.errors import ExplorerError
 
 Arrays = Mapping[str, np.ndarray]
@@ -55,6 +57,39 @@ def block_sign_conflicts(task_vectors: Sequence[Arrays], position: Mapping[str, 
         opposed[place] += (moved - signs @ signs.T) / 2
     with np.errstate(invalid="ignore"):
         return opposed / counted
+
+
+@dataclass(frozen=True)
+class Knockout:
+    """One block of a task vector scaled by s, from 1 down to 0, while all other tensors keep factor 1.
+
+    Attributes:
+        scales: s, falling, the first of them 1.
+        differences: accuracy at each s minus that at s = 1, on the same images.
+        lowest: the smallest s that costs nothing measurable, neither there nor at any larger s.
+    """
+
+    scales: tuple[float, ...]
+    differences: tuple[PairedDifference, ...]
+    lowest: float
+
+
+def knockout(rows: Sequence[tuple[float, np.ndarray]]) -> Knockout:
+    """How far a block can be scaled to 0 before accuracy drops: by more than the noise of the images (95 %, paired).
+
+    Args:
+        rows: (s, bool (n,): which images are answered rightly), s falling from 1.
+
+    Raises:
+        ExplorerError: no row, scales that do not fall from 1, or different numbers of images.
+    """
+    scales = tuple(scale for scale, _ in rows)
+    if not scales or scales[0] != 1 or any(a <= b for a, b in zip(scales, scales[1:], strict=False)):
+        raise ExplorerError(f"The scales of a block must fall from 1, each once, not {list(scales)}.")
+    differences = tuple(paired_difference(rows[0][1], right) for _, right in rows)
+    harmless = [difference.value >= 0 or difference.within_noise for difference in differences]
+    count = harmless.index(False) if False in harmless else len(scales)
+    return Knockout(scales, differences, scales[count - 1])
 
 
 def _grams(task_vectors: Sequence[Arrays], position: Mapping[str, int], depth: int) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lines_explorer.analysis import Accuracy
+from lines_explorer.commands.methods import method_rows, methods_text
 from lines_explorer.commands.options import SPLITS
 from lines_explorer.commands.report import Report, percent, table
 from lines_explorer.recipe import Recipe
@@ -59,6 +60,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "blocks": engine.backend.layout.depth,
         "parameters": sum(tensor.numel() for tensor in tensors.values()),
         "tasks": tasks,
+        "refused_methods": engine.refused,
     }
 
 
@@ -69,9 +71,10 @@ def both_splits(found: dict[str, dict[str, Any] | None] | None) -> str:
 
 
 def suites(engines: Iterable[Engine]) -> Report:
-    """All suites, as JSON and as one table each."""
+    """All suites, as JSON and as one table each, and the merge methods."""
     described = [describe(engine) for engine in engines]
-    return Report({"suites": described}, "\n\n".join(map(suite_text, described)) or "No suite found.")
+    shown = "\n\n".join(map(suite_text, described)) or "No suite found."
+    return Report({"suites": described, "methods": method_rows()}, f"{shown}\n\n{methods_text()}")
 
 
 def suite_text(suite: dict[str, Any]) -> str:
@@ -82,4 +85,5 @@ def suite_text(suite: dict[str, Any]) -> str:
         rows.append([task["name"], *sizes, both_splits(task["zero_shot"]), both_splits(task["expert"])])
     size = f"{suite['base']}, {suite['blocks']} blocks, {suite['parameters']:,} parameters"
     header = ["task", "classes", "val", "test", "zero-shot % val/test", "expert % val/test"]
-    return f"{suite['name']}: {suite['title']} ({size})\n{table(header, rows)}"
+    refused = [f"no {name}: {sentence}" for name, sentence in suite["refused_methods"].items()]
+    return "\n".join([f"{suite['name']}: {suite['title']} ({size})", table(header, rows), *refused])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
@@ -132,27 +134,46 @@ def parse_schedule(options: ScheduleOptions, depth: int, default_alpha: Callable
     return Schedule(kind, alpha, number("--beta", 0.0 if options.beta is None else options.beta))
 
 
+def parse_parameters(method: str, texts: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    """``["k=20"]`` → the method's parameters that differ from their defaults, typed and checked."""
+    choose("method", method, METHODS)
+    given: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            raise ExplorerError(f"--set {text!r} is not NAME=VALUE, such as k=20.")
+        if name.strip() in given:
+            raise ExplorerError(f"--set {name.strip()} is given twice: give it once.")
+        try:
+            given[name.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ExplorerError(f"--set {text!r} is not NAME=VALUE, such as k=20.") from error
+    return METHODS[method].canonical(given)
+
+
 def parse_recipe(
-    engine: Engine, tasks: str, method: str, options: ScheduleOptions, rule: str = "reference"
-) -> tuple[Recipe, str | None]:
+    engine: Engine, tasks: str, method: str, options: ScheduleOptions, rule: str = "reference",
+    settings: Sequence[str] = (),
+) -> tuple[Recipe, str | None]:  # fmt: skip
     """The recipe the options describe, and a note for people when α was chosen for them.
 
     One expert without ``--alpha`` keeps α = 1 (the expert itself when β = 0).  Several experts take the
-    norm ratio (1/T for a plain sum), as the paper's multi-task setting does.
+    norm ratio (1/T for a plain sum), as the paper's multi-task setting does.  ``settings``: NAME=VALUE texts of the
+    method's parameters.
     """
     suite = engine.suite
     names = parse_names("--tasks", tasks, tuple(suite.experts))
-    choose("method", method, METHODS)
+    parameters = parse_parameters(method, settings)
     choose("layer rule", rule, RULES)
     notes: list[str] = []
 
     def default_alpha() -> float:
         if len(names) == 1:
             return 1.0
-        alpha = engine.alpha_from_norms(names, method)
+        alpha = engine.alpha_from_norms(names, method, parameters)
         notes.append(f"--alpha not given: {alpha:.4g}, the norm ratio of {len(names)} experts under {method!r}.")
         return alpha
 
     schedule = parse_schedule(options, engine.backend.layout.depth, default_alpha)
-    recipe = Recipe(suite=suite.name, tasks=names, method=method, schedule=schedule, rule=rule)
+    recipe = Recipe(suite.name, names, method, parameters, schedule, rule)
     return recipe, notes[0] if notes else None

@@ -115,10 +115,13 @@ def evaluation_text(data: dict[str, Any]) -> str:
     return f"{title}\n{table(['task', 'accuracy', '95 %', 'normalized', 'n'], rows)}"
 
 
-def curve(engine: Engine, target: str, kind: str, points: int, split: str) -> Report:
+def curve(
+    engine: Engine, target: str, kind: str, points: int, split: str, method: str = "sum",
+    parameters: tuple[tuple[str, Any], ...] = (),
+) -> Report:  # fmt: skip
     """The single-task trade-off line, γ from 1 (the expert) to 0 in equal steps, scored on every task.
 
-    α = γ and β = 1 − γ; for ``kind="constant"`` the plain line θ₀ + γτ.
+    α = γ and β = 1 − γ; for ``kind="constant"`` the plain line θ₀ + γτ.  ``method`` is applied to the one expert.
     """
     suite = engine.suite
     choose("target", target, suite.experts)
@@ -126,15 +129,16 @@ def curve(engine: Engine, target: str, kind: str, points: int, split: str) -> Re
     if not 2 <= points <= MOST_POINTS:
         raise ExplorerError(f"--points is {points}: give a whole number from 2 to {MOST_POINTS}.")
     if kind == "constant":
-        recipes = constant_recipes(suite.name, target, points)
+        recipes = constant_recipes(suite.name, target, points, method, parameters)
     else:
-        recipes = single_task_recipes(suite.name, target, kind, points)
+        recipes = single_task_recipes(suite.name, target, kind, points, method, parameters)
     rows = []
     for step, recipe in enumerate(recipes, start=1):
         evaluation = score(engine, recipe, tasks_with(suite, split), split, label=f"point {step} of {points}")
         factors = {"alpha": recipe.schedule.alpha, "beta": recipe.schedule.beta}
         rows.append(factors | means(engine.summary(evaluation, (target,))))
     data = {"suite": suite.name, "target": target, "schedule": kind, "split": split_name(split), "points": rows}
+    data |= {"method": method, "parameters": dict(parameters)}
     return Report(data, curve_text(data))
 
 
@@ -156,4 +160,5 @@ def curve_text(data: dict[str, Any]) -> str:
             cells += [percent(row.get("accuracy")), percent(row.get("normalized"))]
         rows.append(cells)
     header = ["α", "β", "target", "normalized", "control", "normalized"]
-    return f"{data['target']} of {data['suite']}, {data['schedule']}, {data['split']} split, %\n{table(header, rows)}"
+    how = data["schedule"] if data["method"] == "sum" else f"{data['method']}, {data['schedule']}"
+    return f"{data['target']} of {data['suite']}, {how}, {data['split']} split, %\n{table(header, rows)}"

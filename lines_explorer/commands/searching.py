@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from lines_explorer.commands.options import choose, parse_names
+from lines_explorer.commands.options import choose, parse_names, parse_parameters
 from lines_explorer.commands.report import Report, percent, table
 from lines_explorer.commands.scoring import means, task_dict
 from lines_explorer.errors import ExplorerError
@@ -113,22 +111,6 @@ def parse_goal(asked: SearchOptions, experts: int) -> Goal:
     if single:
         return Goal("weighted", tie, weight=WEIGHT if asked.weight is None else asked.weight)
     return Goal("mean", tie)
-
-
-def parse_parameters(method: str, texts: Sequence[str]) -> tuple[tuple[str, Any], ...]:
-    """``["k=20"]`` → the method's parameters that differ from their defaults, typed and checked."""
-    given: dict[str, Any] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
-            raise ExplorerError(f"--parameter {text!r} is not NAME=VALUE, such as k=20.")
-        if name.strip() in given:
-            raise ExplorerError(f"--parameter {name.strip()} is given twice: give it once.")
-        try:
-            given[name.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ExplorerError(f"--parameter {text!r} is not NAME=VALUE, such as k=20.") from error
-    return METHODS[method].canonical(given)
 
 
 def point_dict(point: Point) -> dict[str, Any]:

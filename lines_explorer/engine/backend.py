@@ -18,14 +18,16 @@ import torch
 from lines_explorer.engine.forward import Start, Tower, Watch
 from lines_explorer.errors import ExplorerError
 from lines_explorer.layers import layout_of, tensor_factors
-from lines_explorer.merging import METHODS, norm_ratio
+from lines_explorer.merging import METHODS, norm_ratio, standard
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import LIMIT
 from lines_explorer.suites import Suite
+from lines_explorer.suites.statistics import missing, read_statistics
 from lines_explorer.suites.suite import VISUAL
 
 ALIGNMENT = 16  # floats: every tensor starts on a 64-byte boundary
 KEPT_VECTORS = 4
+KEPT_ALPHAS = 10_000
 LARGEST_FACTOR = 2 * LIMIT  # of α + βx
 
 Parameters = tuple[tuple[str, Any], ...]
@@ -101,6 +103,8 @@ class Backend:
             raise ExplorerError(f"There is no merge method {recipe.method}; choose one of {', '.join(METHODS)}.")
         if recipe.tasks:
             METHODS[recipe.method].check(recipe.parameters, len(recipe.tasks))
+            if METHODS[recipe.method].statistics and (sentence := missing(self.suite, recipe.tasks)) is not None:
+                raise ExplorerError(sentence)
         tensor_factors(self.layout, recipe.schedule, recipe.rule)
 
     def prefixes(self) -> tuple[tuple, ...]:
@@ -158,11 +162,14 @@ class Backend:
         """α = (1/T)·‖Σₜτₜ‖₁ / ‖τ_MTL‖₁ over the image tower (METHOD: multi-task); kept once computed."""
         recipe = Recipe(self.suite.name, tuple(tasks), method, tuple(parameters))
         self.check(recipe)
+        recipe = standard(recipe)
         key = (recipe.tasks, recipe.method, recipe.parameters)
-        if key not in self._alphas:
-            vectors, merged = self._merge(*key)
-            self._alphas[key] = norm_ratio(vectors, merged)
-        return self._alphas[key]
+        if (ratio := self._alphas.get(key)) is None:
+            ratio = norm_ratio(*self._merge(*key))
+            if len(self._alphas) >= KEPT_ALPHAS:
+                self._alphas.clear()
+            self._alphas[key] = ratio
+        return ratio
 
     def _features(self, start: Start, watch: Watch | None = None) -> torch.Tensor:
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
@@ -191,8 +198,9 @@ class Backend:
         return [(factor, slice(self._slices[keys[0]].start, self._slices[keys[-1]].stop)) for factor, keys in runs]
 
     def _merge(self, tasks: Sequence[str], method: str, parameters: Parameters) -> tuple[list, dict]:
-        vectors = [self.suite.task_vector(task) for task in tasks]
-        return vectors, METHODS[method].merge(vectors, tasks=tasks, **dict(parameters))
+        vectors, kind = [self.suite.task_vector(task) for task in tasks], METHODS[method].statistics
+        measured = [read_statistics(self.suite, task, kind) for task in tasks] if kind else None
+        return vectors, METHODS[method].merge(vectors, tasks=tasks, statistics=measured, **dict(parameters))
 
     def _merged_vector(self, tasks: tuple[str, ...], method: str, parameters: Parameters) -> _Merged:
         key = (tasks, method, parameters)

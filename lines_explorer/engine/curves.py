@@ -5,21 +5,46 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
-from lines_explorer.schedule import FREE, Schedule, constant, lines, single_task
+from lines_explorer.schedule import FREE, Schedule, constant, free, lines, single_task
+
+Parameters = tuple[tuple[str, Any], ...]
 
 
-def single_task_recipes(suite: str, target: str, kind: str = "lines", points: int = 11) -> list[Recipe]:
-    """α = γ, β = 1 − γ for γ from 1 (the expert) to 0 in ``points`` equal steps."""
-    return [Recipe(suite, (target,), schedule=single_task(gamma, kind)) for gamma in _falling(points)]
+def single_task_recipes(
+    suite: str, target: str, kind: str = "lines", points: int = 11, method: str = "sum", parameters: Parameters = ()
+) -> list[Recipe]:
+    """α = γ, β = 1 − γ for γ from 1 (the expert) to 0 in ``points`` equal steps; ``method`` of the one expert."""
+    schedules = [single_task(gamma, kind) for gamma in _falling(points)]
+    return [Recipe(suite, (target,), method, parameters, schedule) for schedule in schedules]
 
 
-def constant_recipes(suite: str, target: str, points: int = 11) -> list[Recipe]:
+def constant_recipes(
+    suite: str, target: str, points: int = 11, method: str = "sum", parameters: Parameters = ()
+) -> list[Recipe]:
     """The WiSE-FT line θ₀ + λτ for λ from 1 (the expert) to 0 (the base) in ``points`` equal steps."""
-    return [Recipe(suite, (target,), schedule=constant(scale)) for scale in _falling(points)]
+    schedules = [constant(scale) for scale in _falling(points)]
+    return [Recipe(suite, (target,), method, parameters, schedule) for schedule in schedules]
+
+
+def block_recipes(suite: str, target: str, depth: int, points: int = 5) -> dict[int, list[tuple[float, Recipe]]]:
+    """The expert with one block of its task vector scaled by s, for s from 1 to 0 in ``points`` equal steps.
+
+    Keys are the blocks 1…L (L = ``depth``) and 0 for the tensors outside them; values are (s, recipe), s = 1 being the
+    expert itself: a free schedule whose other factors are 1.
+    """
+    scaled: dict[int, list[tuple[float, Recipe]]] = {}
+    for place in range(depth + 1):
+        rows = scaled[place] = []
+        for scale in _falling(points):
+            factors = [scale if block == place else 1.0 for block in range(1, depth + 1)]
+            drawn = constant(1.0) if scale == 1 else free(factors, 1.0 if place else scale)
+            rows.append((scale, Recipe(suite, (target,), schedule=drawn)))
+    return scaled
 
 
 def multi_task_recipes(suite: str, tasks: Sequence[str], method: str, alpha: float | None) -> list[Recipe]:

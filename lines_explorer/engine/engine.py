@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from lines_explorer.analysis import Accuracy, mean_accuracy, normalized
-from lines_explorer.engine.backend import Backend
+from lines_explorer.engine.backend import Backend, Parameters
 from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, neighbours, single_task_recipes
 from lines_explorer.engine.evaluator import Evaluator, Progress
 from lines_explorer.engine.results import Evaluation, Summary, TaskScore, TaskSummary
@@ -19,9 +19,11 @@ from lines_explorer.engine.store import Row, Store
 from lines_explorer.engine.watch import SuiteWatch
 from lines_explorer.engine.worker import Stop, Worker
 from lines_explorer.errors import ExplorerError
+from lines_explorer.merging import METHODS, standard
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant
 from lines_explorer.suites import Suite
+from lines_explorer.suites.statistics import missing
 
 POLL_SECONDS = 0.05
 
@@ -85,6 +87,12 @@ class Engine:
         answers = {task: row.right() for task, row in rows.items()}
         return {task: right for task, right in answers.items() if right is not None}
 
+    @property
+    def refused(self) -> dict[str, str]:
+        """Merge method → why this suite cannot have it, whatever the tasks; the others are not in it."""
+        sentence = None if self.suite.statistics else missing(self.suite, list(self.suite.experts))
+        return {name: sentence for name, method in METHODS.items() if method.statistics and sentence}
+
     def zero_shot(self, split: str = "validation") -> Evaluation:
         """The base on every task that has ``split``."""
         return self.evaluate(Recipe.base(self.suite.name), None, split)
@@ -127,9 +135,9 @@ class Engine:
         alpha = self.alpha_from_norms(tasks, method) if lines else None
         return self._evaluate_all(multi_task_recipes(self.suite.name, tasks, method, alpha), split)
 
-    def alpha_from_norms(self, tasks: Sequence[str], method: str = "sum") -> float:
-        """α = (1/T)·‖Στₜ‖₁ / ‖τ_MTL‖₁."""
-        return self.backend.alpha_from_norms(tasks, method)
+    def alpha_from_norms(self, tasks: Sequence[str], method: str = "sum", parameters: Parameters = ()) -> float:
+        """α = (1/T)·‖Στₜ‖₁ / ‖τ_MTL‖₁ for the method with these parameters."""
+        return self.backend.alpha_from_norms(tasks, method, parameters)
 
     def _evaluate_all(self, recipes: Sequence[Recipe], split: str) -> list[Evaluation]:
         return [self.evaluate(recipe, None, split) for recipe in recipes]
@@ -172,7 +180,7 @@ class Engine:
         return tuple(task for task in having if task in wanted)
 
     def _stored(self, recipe: Recipe, tasks: Sequence[str], split: str) -> dict[str, Row]:
-        suite, digest = self.suite.hash, recipe.hash()
+        suite, digest = self.suite.hash, standard(recipe).hash()
         rows = {task: self.store.get(suite, digest, task, split) for task in tasks}
         return {task: row for task, row in rows.items() if row is not None}
 
@@ -185,7 +193,7 @@ class Engine:
             yield stored
             self._suggest(recipe, tasks, split)
             return
-        ticket = self.worker.join(Run(recipe, tasks, split), visitor)
+        ticket = self.worker.join(Run(standard(recipe), tasks, split), visitor)
         seen = 0
         try:
             while not (ticket.left or stop is not None and stop()):
@@ -207,7 +215,7 @@ class Engine:
         """Offers the neighbours of the current point for the idle time, those that are not stored."""
         if self.idle:
             near = [other for other in neighbours(recipe) if self.peek(other, tasks, split) is None]
-            self.worker.suggest([Run(other, tasks, split, idle=True) for other in near])
+            self.worker.suggest([Run(standard(other), tasks, split, idle=True) for other in near])
 
     def _drive(self, run: Run, stop: Stop) -> None:
         """Evaluates what of the run is not stored, publishing after each batch and keeping each completed task."""

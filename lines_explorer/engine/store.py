@@ -18,6 +18,7 @@ import numpy as np
 
 from lines_explorer.engine.results import PRECISION
 from lines_explorer.errors import ExplorerError
+from lines_explorer.merging import standard
 from lines_explorer.recipe import Recipe
 from lines_explorer.suites.cache import cache_folder, notice
 
@@ -294,7 +295,7 @@ def _shipped_rows(content: dict) -> Iterable[tuple[Key, Row]]:
     for row in content["rows"]:
         text = json.dumps(row["recipe"], sort_keys=True)
         if text not in hashes:
-            hashes[text] = Recipe.from_dict(row["recipe"]).hash()
+            hashes[text] = standard(Recipe.from_dict(row["recipe"])).hash()
         shipped = Row(int(row["n"]), int(row["correct"]), base64.b64decode(row["bits"]) if "bits" in row else None)
         wrong = shipped.bits is not None and len(shipped.bits) != (shipped.n + 7) // 8
         if wrong or shipped.bits is not None and int(shipped.right().sum()) != shipped.correct:

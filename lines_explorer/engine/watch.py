@@ -54,7 +54,7 @@ class SuiteWatch:
 
     def _files(self) -> Iterator[Path]:
         tasks = self._suite.tasks.values()
-        places = [self._suite.folder, *self._suite.experts.values()]
+        places = [self._suite.folder, *self._suite.experts.values(), *self._suite.statistics.values()]
         places += [place for task in tasks for place in (*task.splits.values(), task.head)]
         for place in places:
             if isinstance(place, Path) and place.is_dir():

@@ -9,8 +9,8 @@ from lines_explorer.merging.arithmetic import (
 )
 from lines_explorer.merging.checks import Tensors
 from lines_explorer.merging.masks import masked, tall_mask
-from lines_explorer.merging.methods import METHODS, NEGATIVE, Method
-from lines_explorer.merging.parameters import Parameter
+from lines_explorer.merging.methods import METHODS, NEGATIVE, Method, standard
+from lines_explorer.merging.parameters import Parameter, written
 
 __all__ = [
     "METHODS",
@@ -22,7 +22,9 @@ __all__ = [
     "average_task_vectors",
     "masked",
     "norm_ratio",
+    "standard",
     "sum_task_vectors",
     "tall_mask",
     "task_vector",
+    "written",
 ]

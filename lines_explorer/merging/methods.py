@@ -1,7 +1,7 @@
 """τ_MTL = g(τ₁ … τ_T): the merge methods, one row each."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,7 +20,9 @@ from lines_explorer.merging.geometry import slerp_task_vectors, stock_task_vecto
 from lines_explorer.merging.masks import consensus_task_vectors
 from lines_explorer.merging.parameters import Parameter, Value, read_parameters
 from lines_explorer.merging.spectral import iso_task_vectors, tsv_task_vectors
+from lines_explorer.merging.statistics import FISHER, GRAM, fisher_task_vectors, regmean_task_vectors
 from lines_explorer.merging.ties import ties_task_vectors, trim_task_vectors
+from lines_explorer.recipe import Recipe
 
 TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 FIFTEEN = tuple(tenth / 10 for tenth in range(1, 16))
@@ -47,6 +49,8 @@ class Method:
         parameters: what the function takes besides, with defaults and bounds.
         experts: the fewest and the most task vectors it can merge; None for no limit.
         names_tasks: the function takes the experts' names as ``tasks``, for random numbers of their own.
+        statistics: what has to be measured on each expert's training pictures (``statistics.FISHER`` or ``GRAM``); the
+            function takes one mapping of tensors per expert after the task vectors. Empty for most methods.
     """
 
     name: str
@@ -60,20 +64,23 @@ class Method:
     parameters: tuple[Parameter, ...] = ()
     experts: tuple[int, int | None] = (1, None)
     names_tasks: bool = False
+    statistics: str = ""
 
     def merge(
-        self, task_vectors: Sequence[Tensors], *, tasks: Sequence[str] | None = None, **parameters: Value
-    ) -> dict[str, Tensor]:
+        self, task_vectors: Sequence[Tensors], *, tasks: Sequence[str] | None = None,
+        statistics: Sequence[Tensors] | None = None, **parameters: Value,
+    ) -> dict[str, Tensor]:  # fmt: skip
         """τ_MTL in float32 and in new tensors, from checked input.
 
         Args:
             task_vectors: τ₁…τ_T, each tensor name → tensor.
             tasks: the experts' names, which seed random methods; their numbers 1…T where none are given.
+            statistics: one mapping per expert, of a method that needs what was measured.
             parameters: values other than the defaults.
 
         Raises:
             ExplorerError: none, too few or too many task vectors, a parameter unknown or out of bounds, names or
-                shapes that differ, a value that is not finite, or what the method's function refuses.
+                shapes that differ, a value that is not finite, no statistics, or what the method's function refuses.
         """
         values = self.check(parameters, len(task_vectors))
         first = task_vectors[0]
@@ -83,7 +90,8 @@ class Method:
                 if tensor.numel() and not all(torch.isfinite(end) for end in tensor.aminmax()):
                     require_finite(key, [(f"task vector {number}", tensor)])
         names = {"tasks": tasks} if self.names_tasks else {}
-        return self.function(task_vectors, **names, **values)
+        measured = [statistics or ()] if self.statistics else []
+        return self.function(task_vectors, *measured, **names, **values)
 
     def check(self, parameters: Parameters, experts: int) -> dict[str, Value]:
         """All parameters, typed, the absent ones by default; refused together with a number of experts as in ``merge``.
@@ -291,5 +299,38 @@ _ROWS = (
         coefficient="the weighted mean of the competing entries",
         parameters=(Parameter("r", "Percentage of each task's entries that compete.", 10.0, 0, 100), _REFERENCE),
     ),
+    Method(
+        name="fisher",
+        title="Fisher merging",
+        summary="Weighs every entry by how much its expert's answers depend on it.",
+        equation="τ = Σₜ Fₜ ⊙ τₜ / Σₜ Fₜ,  Fₜ = E[(∂ log p(y | x) / ∂θₜ)²] on training pictures",
+        source="Matena and Raffel, Merging Models with Fisher-Weighted Averaging, NeurIPS 2022, arXiv 2111.09832",
+        function=fisher_task_vectors,
+        grid=FIFTEEN,
+        coefficient="the weighted mean of the task vectors",
+        statistics=FISHER,
+    ),
+    Method(
+        name="regmean",
+        title="RegMean",
+        summary="Takes of every linear layer the weights that best predict all experts' outputs; the mean elsewhere.",
+        equation="τ = (Σₜ τₜ Gₜ)(Σₜ Gₜ)⁻¹ per linear layer,  Gₜ = XₜᵀXₜ with its off-diagonal entries times scale",
+        source="Jin et al., Dataless Knowledge Fusion by Merging Weights, ICLR 2023, arXiv 2212.09849",
+        function=regmean_task_vectors,
+        grid=FIFTEEN,
+        coefficient="the regression mean",
+        parameters=(Parameter("scale", "What the off-diagonal entries of Gₜ are multiplied by.", 0.9, 0, 1),),
+        statistics=GRAM,
+    ),
 )
 METHODS: dict[str, Method] = {method.name: method for method in _ROWS}
+
+
+def standard(recipe: Recipe) -> Recipe:
+    """The recipe without parameters that have their default, the others typed: equal merges have equal hashes.
+
+    Raises:
+        ExplorerError: a parameter that the recipe's method does not know or allow.
+    """
+    method = METHODS.get(recipe.method)
+    return recipe if method is None else replace(recipe, parameters=method.canonical(recipe.parameters))

@@ -40,7 +40,12 @@ class Parameter:
         if kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
             if self.low <= value <= self.high and (kind is float or value == int(value)):
                 return kind(value)
-        raise ExplorerError(f"Parameter {self.name} must be {self.range}, not {value!r}.")
+        raise ExplorerError(f"Parameter {self.name} must be {self.range}, not {value!r}; its default is {self.word}.")
+
+    @property
+    def word(self) -> str:
+        """The default as it is written on a command line: ``20``, ``mean``, ``false``."""
+        return written(self.default)
 
     @property
     def range(self) -> str:
@@ -51,6 +56,13 @@ class Parameter:
             return f"one of {', '.join(self.choices)}"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
         return f"{kind} from {self.low:.12g} to {self.high:.12g}"
+
+
+def written(value: Value) -> str:
+    """A parameter's value as text that ``--set`` and links take: 0.3, 20, mean, true."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else f"{value:.12g}"
 
 
 def read_parameters(

@@ -254,6 +254,7 @@ SUITE = Record(
         "base": Field(BASE, "the pre-trained model", required=True),
         "experts": Field(Map(WEIGHTS), "task → checkpoint of the base fine-tuned on it", required=True),
         "text": Field(PATH, "safetensors with unit text vectors (classes, templates, D) of each task"),
+        "statistics": Field(Map(PATH), "task → what `build-suite statistics` measured on its training pictures"),
         "tasks": Field(Map(TASK), "labelled pictures and their classes", required=True),
     }
 )

@@ -34,8 +34,8 @@ class Suite:
     """A base, its experts and their tasks, from a folder with a suite.yaml.
 
     Attributes: ``name``, ``title``, ``folder``, ``architecture``, ``tasks`` (name → Task), ``experts`` (task → file,
-    folder or place on the hub).  Raises ExplorerError when suite.yaml or manifest.json is damaged; other files are
-    checked when first read.
+    folder or place on the hub), ``statistics`` (task → file, for the experts measured).  Raises ExplorerError when
+    suite.yaml or manifest.json is damaged; other files are checked when first read.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -47,6 +47,7 @@ class Suite:
         self.architecture: str = models.full_name(described.architecture, described.config, described.activation)
         self.tasks: dict[str, Task] = dict(self._description.tasks)
         self.experts: dict[str, Place] = dict(self._description.experts)
+        self.statistics: dict[str, Path] = dict(self._description.statistics)
         self._manifest = _read_manifest(self.folder)
         self._hashes: dict[Place, str] = {}
         self._verified: set[Place] = set()
@@ -65,12 +66,16 @@ class Suite:
         """sha256 of the task's expert, a file or all files of a folder."""
         return self._sha256(self._expert_place(task))
 
+    def stated_sha256(self, path: Path) -> str | None:
+        """What the manifest says a file's sha256 is; None where it says nothing."""
+        return self._sha256(path) if self._is_listed(path) else None
+
     @cached_property
     def hash(self) -> str:
         """64 hex digits that change when suite.yaml, the weights, the text vectors or the data change."""
         description = self._description
         places = [description.config, description.weights, description.text, *self.experts.values()]
-        places += [task.head for task in self.tasks.values()]
+        places += [*self.statistics.values(), *(task.head for task in self.tasks.values())]
         splits = [(task, split) for task, row in self.tasks.items() for split in row.splits]
         data = [self.tasks[task].splits[split] for task, split in splits]
         places += [path for path in data if isinstance(path, Path)]
@@ -201,6 +206,7 @@ class Suite:
                 problems.append(f"{name} has another sha256 than the manifest's.")
         used = [self._description.config, self._description.weights, self._description.text, *self.experts.values()]
         used += [path for task in self.tasks.values() for path in (task.head, *task.splits.values())]
+        used += self.statistics.values()
         unlisted = sorted({self._label(path) for path in used if isinstance(path, Path)} - set(self._manifest))
         return problems + [f"{name} is not in the manifest." for name in unlisted]
 

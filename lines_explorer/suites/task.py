@@ -61,6 +61,7 @@ class Task:
     ``splits`` maps a split ("validation", "test" or a shift's name) to its parquet file with columns image and label,
     or to its Data; ``shifts`` maps those of them that are shifted sets to their titles.  ``head``: a file with the
     classifier.  ``names_known``: the data's own class names were given, so that they can be held against it.
+    ``train``: the training pictures, where suite.yaml names them.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Task:
     shifts: Mapping[str, str] = field(default_factory=dict, hash=False)
     head: Path | None = None
     names_known: bool = True
+    train: Path | Data | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Description:
     text: Path | None
     experts: Mapping[str, Place]
     tasks: Mapping[str, Task]
+    statistics: Mapping[str, Path]
 
 
 def read_description(folder: Path) -> Description:
@@ -107,6 +110,9 @@ def read_description(folder: Path) -> Description:
         raise (top / "experts").fail(
             f"has experts without a task of the same name: {', '.join(extra)}; known tasks are {', '.join(tasks)}"
         )
+    measured = {str(name): path for name, path in content.get("statistics", {}).items()}
+    if extra := sorted(set(measured) - set(experts)):
+        raise (top / "statistics").fail(f"has statistics of {', '.join(extra)}, but no expert of that name")
     at = top / "base"
     return Description(
         name=content["name"],
@@ -119,6 +125,7 @@ def read_description(folder: Path) -> Description:
         text=paths.inside(top / "text", content["text"]) if "text" in content else None,
         experts={name: paths.weights(top / "experts" / name, place) for name, place in experts.items()},
         tasks=tasks,
+        statistics={name: paths.inside(top / "statistics" / name, path) for name, path in measured.items()},
     )
 
 
@@ -194,6 +201,7 @@ def _task(where: Where, paths: _Paths, name: str, row: Mapping[str, Any]) -> Tas
         shifts={str(shift): str(value.get("title", shift)) for shift, value in shifts.items()},
         head=paths.inside(where / "head", row["head"]) if "head" in row else None,
         names_known="classes" in row,
+        train=paths.data(where / "splits" / "train", train, "train") if (train := row["splits"].get("train")) else None,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lines_explorer.merging import standard
 from lines_explorer.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def answers(engine: Engine, recipe: Recipe, tasks: Sequence[str], split: str) ->
 
     Scored again where only the counts are stored (a suite's shipped results), and kept.
     """
+    recipe = standard(recipe)
     found = engine.stored_answers(recipe, tasks, split)
     if missing := [(task, split) for task in tasks if task not in found]:
         with engine.lock:

@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lines_explorer.errors import ExplorerError
-from lines_explorer.merging import METHODS, NEGATIVE, Parameter, apply
+from lines_explorer.merging import METHODS, NEGATIVE, Parameter, apply, standard
+from lines_explorer.merging.statistics import FISHER
+from lines_explorer.recipe import Recipe
+from lines_explorer.schedule import constant
 
 quick = settings(deadline=None, max_examples=10)
 names = pytest.mark.parametrize("name", list(METHODS))
@@ -17,7 +20,7 @@ IDENTITY = {
     "consensus": {"agree": 1, "threshold": 0},
     "breadcrumbs": {"smallest": 0, "largest": 0},
     "della": {"p": 0, "epsilon": 0},
-    "tsv": {},
+    **dict.fromkeys(("tsv", "fisher", "regmean"), {}),
 }
 
 
@@ -26,6 +29,21 @@ def task_vectors(number: int, seed: int = 0, scale: float = 1e-3) -> list[dict[s
     shapes = {"w": (6, 5), "conv": (2, 3, 2, 2), "b": (7,), "s": (), "empty": (0, 3)}
     vectors = [{k: scale * torch.randn(s, generator=generator) for k, s in shapes.items()} for _ in range(number)]
     return [vector | {"frozen": torch.zeros(4, 4)} for vector in vectors]
+
+
+def measured(name: str, number: int, tasks=None) -> dict:
+    """What a method that needs statistics is given: random ones of its own for every task."""
+    kind, rows = METHODS[name].statistics, []
+    for task in tasks or range(number) if kind else ():
+        generator = torch.Generator().manual_seed(sum(map(ord, str(task))))
+        squares = {key: torch.rand(t.shape, generator=generator) for key, t in task_vectors(1)[0].items()}
+        inputs = torch.randn(9, 5, generator=generator)
+        rows.append(squares if kind == FISHER else {"w": inputs.T @ inputs})
+    return {"statistics": rows} if kind else {}
+
+
+def merge(name: str, taus, **more):
+    return METHODS[name].merge(taus, **measured(name, len(taus), more.get("tasks")), **more)
 
 
 def number_for(name: str) -> int:
@@ -56,7 +74,7 @@ def test_the_grids_of_the_protocol():
 def test_what_goes_in_stays_and_what_comes_out_is_new_finite_float32(name):
     taus = task_vectors(number_for(name))
     before = [{key: t.clone() for key, t in tau.items()} for tau in taus]
-    merged = METHODS[name].merge(taus)
+    merged = merge(name, taus)
     assert list(merged) == list(taus[0]) and not merged["frozen"].any()
     for key, t in merged.items():
         assert t.dtype == torch.float32 and t.shape == taus[0][key].shape and torch.isfinite(t).all()
@@ -71,8 +89,8 @@ def test_the_order_of_experts_does_not_matter(name, order, seed):
     taus, tasks = task_vectors(3, seed), ["a", "b", "c"]
     if number_for(name) == 2:
         taus, order = taus[:2], [place for place in order if place < 2]
-    merged = METHODS[name].merge(taus, tasks=tasks[: len(taus)])
-    assert close(METHODS[name].merge([taus[i] for i in order], tasks=[tasks[i] for i in order]), merged)
+    merged = merge(name, taus, tasks=tasks[: len(taus)])
+    assert close(merge(name, [taus[i] for i in order], tasks=[tasks[i] for i in order]), merged)
 
 
 @names
@@ -81,28 +99,28 @@ def test_scaled_experts_give_the_scaled_merge(name, factor):
     """Exact but for PCB, whose tanh is the identity for task vectors as small as these."""
     taus = task_vectors(number_for(name))
     scaled = [{key: factor * t for key, t in tau.items()} for tau in taus]
-    assert close(METHODS[name].merge(scaled), METHODS[name].merge(taus), factor)
+    assert close(merge(name, scaled), merge(name, taus), factor)
 
 
 @names
 def test_zero_experts_merge_to_zero(name):
     zero = [{key: torch.zeros_like(t) for key, t in tau.items()} for tau in task_vectors(number_for(name))]
-    assert not any(t.any() for t in METHODS[name].merge(zero).values())
+    assert not any(t.any() for t in merge(name, zero).values())
 
 
 @names
 def test_duplicate_experts_merge(name):
     (tau,) = task_vectors(1)
-    merged = METHODS[name].merge([tau] * number_for(name))
+    merged = merge(name, [tau] * number_for(name))
     assert all(torch.isfinite(t).all() for t in merged.values())
-    if name in ("average", "stock", "slerp"):
+    if name in ("average", "stock", "slerp", "fisher", "regmean"):
         assert close(merged, tau)
 
 
 @pytest.mark.parametrize("name", IDENTITY)
 def test_one_expert_that_loses_nothing_is_itself(name):
     (tau,) = task_vectors(1)
-    assert close(METHODS[name].merge([tau], **IDENTITY[name]), tau)
+    assert close(merge(name, [tau], **IDENTITY[name]), tau)
 
 
 @names
@@ -110,21 +128,21 @@ def test_half_precision_is_merged_in_float32(name):
     taus = task_vectors(number_for(name), scale=1.0)
     half = [{key: t.half() for key, t in tau.items()} for tau in taus]
     wide = [{key: t.float() for key, t in tau.items()} for tau in half]
-    merged, expected = METHODS[name].merge(half), METHODS[name].merge(wide)
+    merged, expected = merge(name, half), merge(name, wide)
     assert all(t.dtype == torch.float32 and torch.equal(t, expected[key]) for key, t in merged.items())
 
 
 @names
 def test_bad_task_vectors_are_refused(name):
-    number, merge = number_for(name), METHODS[name].merge
+    number, refused = number_for(name), METHODS[name].merge
     with pytest.raises(ExplorerError, match="at least one task vector"):
-        merge([])
+        refused([])
     taus = task_vectors(number)
     with pytest.raises(ExplorerError, match="lacks 'b'"):
-        merge([*taus[1:], {key: t for key, t in taus[0].items() if key != "b"}])
+        refused([*taus[1:], {key: t for key, t in taus[0].items() if key != "b"}])
     taus[1]["b"][3] = float("nan")
     with pytest.raises(ExplorerError, match="'b' of task vector 2 has 1 values that are not finite"):
-        merge(taus)
+        refused(taus)
 
 
 @names
@@ -163,7 +181,7 @@ def test_messages_of_parameters():
     assert [kind.range for kind in kinds] == [
         "a number from 0 to 100", "a whole number from 1 to 9", "one of mean, sum", "true or false",
     ]  # fmt: skip
-    with pytest.raises(ExplorerError, match="Parameter k must be a number from 0 to 100, not 101"):
+    with pytest.raises(ExplorerError, match="Parameter k must be a number from 0 to 100, not 101; its default is 20[.]"):
         kinds[0].read(101)
 
 
@@ -174,6 +192,23 @@ def test_canonical_parameters_leave_out_defaults():
     assert METHODS["consensus"].canonical({"agree": 3.0}) == (("agree", 3),)
     with pytest.raises(ExplorerError, match="must be a number from 0 to 100"):
         ties.canonical({"k": 1000})
+
+
+def test_standard_recipes_leave_out_defaults_and_type_the_rest():
+    plain = Recipe("s", ("a", "b"), "ties", schedule=constant(0.3))
+    for given in ({"k": 20}, {"k": 20.0, "combine": "mean"}, {"reference": False}):
+        spelled = Recipe("s", ("a", "b"), "ties", given, constant(0.3))
+        assert standard(spelled) == plain and spelled.hash() != standard(spelled).hash() == plain.hash()
+    assert standard(Recipe("s", ("a",), "ties", {"k": 30})).parameters == (("k", 30.0),)
+    assert standard(Recipe.base("s")) == Recipe.base("s")
+    with pytest.raises(ExplorerError, match="does not take these parameters: q"):
+        standard(Recipe("s", ("a",), "ties", {"q": 1}))
+
+
+@pytest.mark.parametrize("name", ["fisher", "regmean"])
+def test_methods_that_need_statistics_say_so(name):
+    with pytest.raises(ExplorerError, match="needs the .* of each of 2 experts, but 0 are given|RegMean needs the Gram"):
+        METHODS[name].merge(task_vectors(2))
 
 
 def test_the_number_of_experts_is_checked_before_anything_is_loaded():
