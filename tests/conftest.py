@@ -48,3 +48,21 @@ def full_suite_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tiny import write_tiny_suite
 
     return write_tiny_suite(tmp_path_factory.mktemp("full") / "tiny", full_weights=True)
+
+
+@pytest.fixture(scope="session")
+def measured_suite_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny suite with statistics of every expert, as `build-suite statistics` makes them."""
+    from tiny import write_tiny_suite
+
+    from lines_explorer.training.statistics import Plan, build_statistics
+
+    folder = write_tiny_suite(tmp_path_factory.mktemp("measured") / "tiny")
+    file = folder / "suite.yaml"
+    text = file.read_text(encoding="utf-8")
+    for task in ("shapes", "colours", "places"):
+        place = f"tasks/{task}/validation.parquet"
+        text = text.replace(f"      validation: {place}\n", f"      validation: {place}\n      train: {place}\n")
+    file.write_text(text, encoding="utf-8")
+    build_statistics(folder, plan=Plan(pictures=30, batch=16))
+    return folder

@@ -5,6 +5,8 @@ Stages, each of which continues where it was interrupted:
 * ``data``: download the sources, build the tasks, write parquet, NOTICE.md and fingerprints;
 * ``base``: pre-train the base (hours) and write it with the text vectors;
 * ``experts``: fine-tune one expert per task (minutes each);
+* ``statistics``: measure each expert on training pictures, for Fisher merging and RegMean; takes any suite whose
+  suite.yaml names a ``train`` split; new statistics make another suite, so ``results`` comes after;
 * ``results``: evaluate what ships (validation lines, test at the chosen points) and write the card;
 * ``all``: all of these in turn;
 * ``own FOLDER``: ``FOLDER/TASK/CLASS/*.png`` becomes a suite on the embedded base (see ``own.py``).
@@ -31,7 +33,7 @@ from lines_explorer.training import assemble, base, data, expert, results
 from lines_explorer.training.sources import SourceError, cache_root
 
 NAME, TITLE = "pocket", "Pocket: ten small worlds"
-STAGES = ("data", "base", "experts", "results")
+STAGES = ("data", "base", "experts", "statistics", "results")
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
 
@@ -138,6 +140,10 @@ def parser() -> argparse.ArgumentParser:
         if stage in ("base", "all"):
             cycles = base.Plan.cycles
             verb.add_argument("--cycles", type=int, nargs="+", default=cycles, help="pre-training steps per cycle")
+        if stage in ("statistics", "all"):
+            verb.add_argument("--pictures", type=int, default=1024, help="training pictures measured per task")
+        if stage == "statistics":
+            verb.add_argument("--tasks", help="comma-separated tasks (default: every expert)")
         if stage in ("experts", "all"):
             verb.add_argument("--tasks", default=",".join(data.TASKS), help="comma-separated tasks")
     own = verbs.add_parser("own", help="a suite from your own labelled pictures")
@@ -174,6 +180,11 @@ def run_stage(stage: str, options: argparse.Namespace) -> None:
         build_base(options.out, base.Plan(cycles=tuple(options.cycles)))
     elif stage == "experts":
         build_experts(options.out, expert.Recipe(), options.tasks.split(","))
+    elif stage == "statistics":
+        from lines_explorer.training.statistics import Plan, build_statistics
+
+        chosen = options.tasks.split(",") if options.tasks and options.stage == stage else None
+        build_statistics(options.out, chosen, Plan(pictures=options.pictures))
     else:
         build_results(options.out)
 

@@ -23,7 +23,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from lines_explorer.checkpoints import read_safetensors, sha256, write_safetensors
 from lines_explorer.errors import ExplorerError
 from lines_explorer.suites import Suite, open_suite
-from lines_explorer.training import assemble, build, data, expert
+from lines_explorer.training import assemble, build, data, expert, statistics
 from lines_explorer.training.tasks.common import SIZE, TaskData, grouped_split
 from lines_explorer.training.text import TextSpace
 
@@ -120,6 +120,7 @@ def build_own(folder: Path, out: Path, recipe: expert.Recipe) -> None:
     _add_text(out, tasks)
     _add_experts(out, tasks, recipe)
     assemble.write_manifest(out)
+    _add_statistics(out, tasks)
 
 
 def _copy(embedded: Suite, out: Path) -> None:
@@ -162,6 +163,15 @@ def _add_experts(out: Path, tasks: list[TaskData], recipe: expert.Recipe) -> Non
         assemble.write_expert(out, task.name, start, visual.state_dict())
         assemble.write_text(log, json.dumps(made | facts, indent=1) + "\n")
         print(task.name, json.dumps(facts), flush=True)
+
+
+def _add_statistics(out: Path, tasks: list[TaskData], plan: statistics.Plan | None = None) -> None:
+    """The new experts measured on their training pictures, for the merge methods that need it."""
+    suite, plan = Suite(out), plan or statistics.Plan()
+    for task in tasks:
+        pixels = np.stack(task.pixels)[np.array(task.splits) == "train"]
+        statistics.write_task(suite, task.name, lambda pixels=pixels: statistics.chosen_pictures(pixels, plan), plan)
+    statistics.finish(out)
 
 
 def _made_from(out: Path, head: torch.Tensor, pixels: np.ndarray, labels: np.ndarray) -> str:
