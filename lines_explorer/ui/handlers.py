@@ -72,7 +72,7 @@ class Desk:
         self.results, self.test = Results(engine), Results(engine, TEST)
         self.blocks = engine.backend.layout.depth
         experts = tuple(task for task in self.suite.tasks if task in self.suite.experts)
-        self.catalogue = Catalogue(experts, tuple(METHODS), self.blocks)
+        self.catalogue = Catalogue(experts, tuple(METHODS), self.blocks, engine.refused)
         self.links = Links(self.suite.name, self.catalogue)
         self.titles = {name: task.title for name, task in self.suite.tasks.items()}
         self.tickets = Tickets()

@@ -13,10 +13,11 @@ from lines_explorer.merging import METHODS
 from lines_explorer.ui import style, texts
 from lines_explorer.ui.handlers import Desk
 from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES, Page
+from lines_explorer.ui.methods import method_table
 from lines_explorer.ui.view import LIMITS, MANY, STEP
 
 STATIC = Path(str(files("lines_explorer.ui"))) / "static"
-SCRIPTS = ("state.js", "history.js", "free.js", "figures.js", "readout.js", "tools.js", "page.js")
+SCRIPTS = ("state.js", "history.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js", "page.js")
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 CONTROLS = (
     "mode", "target", "schedule", "gamma", "alpha", "beta", "scale",
@@ -62,6 +63,7 @@ def boot(desk: Desk) -> str:
     data |= {"titles": desk.titles, "roles": style.ROLES, "phrases": texts.PHRASES, "controls": CONTROLS}
     data |= {"buttons": texts.BUTTONS, "surface_texts": texts.SURFACE, "free_texts": texts.FREE_WORDS}
     data |= {"presets": texts.PRESETS, "hideable": HIDEABLE, "limits": LIMITS, "blocks": desk.blocks}
+    data |= {"methods": method_table(desk.catalogue.refused), "method_texts": texts.METHOD_WORDS}
     data |= {"panels": {name: title for name, (title, _) in texts.PANELS.items()}, "figures": FIGURES}
     return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in texts.MODES}})
 
@@ -96,6 +98,7 @@ def _controls(desk: Desk) -> dict[str, Any]:
             experts, value=list(many.tasks), label=label, info=info, elem_id="lx-tasks-choice"
         )
         chosen["method"] = _choice("method", {name: method.title for name, method in METHODS.items()}, many.method)
+        _about_method()
     chosen["schedule"] = _choice("schedule", texts.SCHEDULES, view.schedule)
     with gr.Group(elem_classes="lx-edit lx-lines"):
         chosen["gamma"] = _slider("gamma", (0.0, 1.0), view.alpha, 0.05)
@@ -112,6 +115,18 @@ def _controls(desk: Desk) -> dict[str, Any]:
     with gr.Group(elem_classes="lx-many lx-constant"):
         chosen["scale_many"] = _slider("scale_many", LIMITS["scale"], many.scale)
     return {name: chosen[name] for name in CONTROLS}
+
+
+def _about_method() -> gr.HTML:
+    """What the chosen method does and takes: filled in by the page."""
+    return gr.HTML(
+        html_template=(STATIC / "method.html").read_text(encoding="utf-8"),
+        js_on_load="window.LinesExplorer?.syncParameters?.();",
+        apply_default_css=False,
+        elem_id="lx-about",
+        title=texts.METHOD_WORDS["title"],
+        defaults=texts.METHOD_WORDS["defaults"],
+    )
 
 
 def _choice(name: str, choices: dict[str, str], value: str) -> gr.Radio:

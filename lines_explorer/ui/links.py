@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.schedule import FREE
+from lines_explorer.ui.methods import parameter_words, parameters_from_link, read_parameters
 from lines_explorer.ui.view import CONSTANT, EDIT, LIMITS, MANY, Catalogue, View, choice
 
 LONGEST = 4000
@@ -22,7 +23,8 @@ HIDEABLE: dict[str, tuple[str, ...]] = {
     "mode": ("#lx-mode",),
     "target": ("#lx-target",),
     "tasks": ("#lx-tasks-choice",),
-    "method": ("#lx-method",),
+    "method": ("#lx-method", "#lx-about"),
+    "parameters": (".lx-parameters", "[data-lx=defaults]"),
     "schedule": ("#lx-schedule",),
     "gamma": ("#lx-gamma",),
     "alpha": ("#lx-alpha", "#lx-alpha_many", "#lx-norms"),
@@ -89,7 +91,7 @@ class Links:
         words |= {"split": page.split, "view": page.figure, "surface": page.quantity}
         words |= {"hide": ",".join(page.hide)} if page.hide else {}
         words |= {"pin": urlencode(_of_view(page.pin), safe=",")} if page.pin else {}
-        return urlencode(words, safe=",")
+        return urlencode(words, safe=",:")
 
     def read(self, link: Any) -> Opened:
         """The view and page of a hash; never raises."""
@@ -123,7 +125,7 @@ class Links:
         if "alpha" in given and "norms" not in given:
             view = replace(view, norms=False)
         for name in vars(view):
-            if name not in given:
+            if name not in given or name == "parameters":
                 continue
             try:
                 view = replace(view, **{name: self.catalogue.field(name, _typed(name, given[name]))})
@@ -131,6 +133,11 @@ class Links:
                 kept = getattr(view, name)
                 shown = "those of LiNeS" if name == "factors" else ",".join(kept) if name == "tasks" else kept
                 problems.append(f"In the link: {str(error).rstrip('.')}. The page shows {name} = {shown}.")
+        if "set" in given:
+            try:
+                view = replace(view, parameters=read_parameters(view.method, parameters_from_link(given["set"])))
+            except ExplorerError as error:
+                problems.append(f"In the link: {str(error).rstrip('.')}. The page shows {view.method} as it is usual.")
         return view
 
     def _page(self, given: Mapping[str, str], problems: list[str]) -> Page:
@@ -162,6 +169,8 @@ class Links:
 def _of_view(view: View) -> dict[str, str]:
     words = {"mode": view.mode}
     words |= {"target": view.target} if view.mode == EDIT else {"tasks": ",".join(view.tasks), "method": view.method}
+    if view.mode == MANY and view.parameters:
+        words["set"] = parameter_words(view.parameters, ":")
     words["schedule"] = view.schedule
     if view.schedule == CONSTANT:
         return words | {"scale": f"{view.scale:g}"}

@@ -52,7 +52,7 @@ class Results:
 
     def alpha(self, view: View) -> float:
         """The α of the norm ratio for a view that merges many; 1 otherwise."""
-        return 1.0 if view.mode == EDIT else self.engine.alpha_from_norms(view.tasks, view.method)
+        return 1.0 if view.mode == EDIT else self.engine.alpha_from_norms(view.tasks, view.method, view.parameters)
 
     def recipe(self, view: View, schedule: Schedule) -> Recipe:
         """The view's recipe under a schedule."""

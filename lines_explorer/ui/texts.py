@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from lines_explorer.schedule import FREE, Schedule
+from lines_explorer.ui.methods import parameter_words
 from lines_explorer.ui.view import CONSTANT, EDIT, View
 
 TITLE = "LiNeS Explorer"
@@ -77,6 +78,12 @@ FREE_WORDS = {
     "short": "{block}",
     "rest": "λ outside the blocks",
     "rest_short": "rest",
+}
+METHOD_WORDS = {
+    "title": "The chosen method and its parameters",
+    "hint": "{summary} ({range}; {written} is usual)",
+    "defaults": "Back to the usual values",
+    "refused": "Greyed out: {names}. {why}",
 }
 SPLIT_NOTE = (
     "All accuracies are on validation pictures. A setting chosen by looking at test pictures would be tuned on them, "
@@ -185,7 +192,9 @@ def _many_sentence(what: str, view: View, point: Mapping, family: Mapping, title
     number = len(view.tasks)
     who = titles[view.tasks[0]] if number == 1 else f"{number} experts"
     reached = percent(point["target"]["normalized"], 0)
-    text = f"{what} on the {view.method} of {who} gives one model with {reached} of the experts’ accuracy"
+    words = parameter_words(view.parameters, " = ", ", ")
+    method = f"{view.method} ({words})" if words else view.method
+    text = f"{what} on the {method} of {who} gives one model with {reached} of the experts’ accuracy"
     text += " on average" if number > 1 else ""
     if base := family["base"]:
         text += f"; the base alone has {percent(base['target']['normalized'], 0)}"

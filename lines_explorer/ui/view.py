@@ -7,12 +7,13 @@ an ``ExplorerError``. How a view is written into a link and read back is in ``li
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import FREE, Schedule, constant, free, lines
+from lines_explorer.ui.methods import Pairs, parameter_words, read_parameters
 
 EDIT, MANY = "edit", "many"
 LINES, CONSTANT = "lines", "constant"
@@ -41,6 +42,7 @@ class View:
         norms: many: α is the ratio of the norms, ``alpha`` is not used.
         factors: free: λ of every block, from input to output.
         rest: free: the factor outside the blocks.
+        parameters: many: those of the method that differ from their defaults, sorted by name.
     """
 
     mode: str
@@ -54,6 +56,7 @@ class View:
     norms: bool = True
     factors: tuple[float, ...] = ()
     rest: float = 0.3
+    parameters: Pairs = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -68,7 +71,10 @@ class View:
     @property
     def family(self) -> str:
         """Names the set of lines the view belongs to: all views that differ in the factors alone share it."""
-        return f"edit:{self.target}" if self.mode == EDIT else f"many:{self.method}:{','.join(self.tasks)}"
+        if self.mode == EDIT:
+            return f"edit:{self.target}"
+        words = [self.method, parameter_words(self.parameters), ",".join(self.tasks)]
+        return ":".join(["many", *filter(None, words)])
 
     def curve(self, alpha: float) -> Schedule:
         """The schedule, with ``alpha`` in place of the slider's when it comes from the norms."""
@@ -80,13 +86,16 @@ class View:
 
     def recipe(self, suite: str, schedule: Schedule) -> Recipe:
         """The recipe of the view's tasks and method under any schedule."""
-        return Recipe(suite, self.targets, "sum" if self.mode == EDIT else self.method, schedule=schedule)
+        if self.mode == EDIT:
+            return Recipe(suite, self.targets, schedule=schedule)
+        return Recipe(suite, self.targets, self.method, self.parameters, schedule)
 
     def command(self, suite: str, schedule: Schedule) -> str:
         """The command line that scores the same recipe; ``suite`` is a name or a folder that can be opened."""
         words = ["python", "-m", "lines_explorer", "evaluate", "--suite", suite, "--tasks", ",".join(self.targets)]
         if self.mode == MANY:
             words += ["--method", self.method]
+            words += [word for pair in self.parameters for word in ("--set", parameter_words((pair,)))]
         if schedule.kind == CONSTANT:
             words += ["--scale", f"{schedule.alpha:.12g}"]
         elif schedule.kind == FREE:
@@ -98,16 +107,21 @@ class View:
 
     def as_json(self) -> dict[str, Any]:
         """The view as the page keeps and sends it."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return plain | {"parameters": dict(self.parameters)}
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What a visitor may choose from: the suite's tasks, the methods, a factor for each of ``blocks`` blocks."""
+    """What a visitor may choose from: the suite's tasks, the methods, a factor for each of ``blocks`` blocks.
+
+    ``refused``: method → the sentence why this suite cannot have it.
+    """
 
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
     blocks: int
+    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def default(self, mode: str = EDIT) -> View:
         """The view of a page opened without a link; its free factors are those of its LiNeS."""
@@ -124,7 +138,9 @@ class Catalogue:
         """
         if not isinstance(data, Mapping):
             raise ExplorerError("The page sent no settings; reload it.")
-        return View(**{field.name: self.field(field.name, data.get(field.name)) for field in fields(View)})
+        names = [entry.name for entry in fields(View) if entry.name != "parameters"]
+        values = {name: self.field(name, data.get(name)) for name in names}
+        return View(**values, parameters=read_parameters(values["method"], data.get("parameters")))
 
     def field(self, name: str, value: Any) -> Any:
         """One field of a view, checked.
@@ -144,6 +160,8 @@ class Catalogue:
             return value
         if name == "tasks":
             return self._tasks(value)
+        if name == "method" and isinstance(value, str) and value in self.refused:
+            raise ExplorerError(self.refused[value])
         choices = {"mode": (EDIT, MANY), "schedule": (LINES, CONSTANT, FREE)}
         return choice(name, value, (choices | {"target": self.tasks, "method": self.methods})[name])
 

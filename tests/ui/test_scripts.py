@@ -12,7 +12,7 @@ import pytest
 import lines_explorer.ui
 
 STATIC = Path(lines_explorer.ui.__file__).parent / "static"
-PURE = ("state.js", "history.js", "free.js", "tools.js")
+PURE = ("state.js", "history.js", "free.js", "parameters.js", "tools.js")
 
 
 def node() -> str:

@@ -4,7 +4,7 @@
   const SETTLE_MS = 250, RETRY_MS = 2000, LATE_MS = 60, LINK_MS = 400, SURFACE_MS = 300;
   const tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
   const S = {
-    controls: null, view: null, page: null, free: null, family: null, families: new Map(), surfaces: new Map(),
+    controls: null, view: null, page: null, free: null, parameters: {}, family: null, families: new Map(), surfaces: new Map(),
     point: null, hover: null, pinned: null, test: null, number: 0, rested: -1, exact: -1, history: LX.makeHistory(), trail: LX.makeTrail(),
   };
   let server, trigger, phrases, boot, pending = null, next = null, timer = 0, frame = 0, late = 0, answered = -1;
@@ -42,6 +42,7 @@
         "run-fill": () => ask("fill"),
         copy: (button) => LX.copy(button, LX.find("command").textContent, phrases.copied),
         link: (button) => { writeLink(); LX.copy(button, location.href, phrases.copied); },
+        defaults: () => set(S.controls.method, {}),
         undo: back,
         redo: () => step(S.history.redo()),
         pin: () => pinned(S.view),
@@ -57,6 +58,7 @@
         drawn(LX.drawn(LX.shape(name, alpha, S.view.beta, boot.blocks), boot.limits.factor), LX.drawn([alpha], boot.limits.factor)[0]);
       },
     });
+    LX.editParameters(boot, { get: () => [S.controls?.method, S.controls && own()], set });
     LX.editFree(boot, { get: () => S.free, set: drawn, active: () => S.view?.schedule === "free" });
     Object.assign(LX.clicked, { plane: onPlane, surface: onSurface });
     LX.find("details").addEventListener("toggle", table);
@@ -86,12 +88,19 @@
     soon();
   };
 
+  /* The method's parameters: every method keeps its own while another one is chosen. */
+  const own = () => S.parameters[S.controls.method] ?? {};
+  const set = (method, values) => {
+    S.parameters[method] = values;
+    soon();
+  };
+
   const moved = () => {
     forget();
     const { mode, schedule, norms } = S.controls, old = S.view;
     Object.assign(document.body.dataset, { lxMode: mode, lxSchedule: schedule, lxNorms: String(Boolean(norms)) });
     if (schedule === "free" && old && old.schedule !== "free" && !given && LX.complete(old)) takeOver(old);
-    const view = LX.viewOf(S.controls, S.free);
+    const view = LX.viewOf(S.controls, S.free, own());
     if (old && JSON.stringify(view) === JSON.stringify(old)) return;
     if (JSON.stringify(view) === given) given = null;
     else if (!given && old) LX.problems([]);
@@ -101,6 +110,7 @@
     document.body.dataset.lxState = "moving";
     forgetResults();
     LX.syncFree?.();
+    LX.syncParameters();
     if (!LX.complete(view)) return incomplete(view);
     LX.notice(null);
     S.family = S.families.get(LX.familyOf(view)) ?? null;
@@ -361,7 +371,8 @@
     next = boot.controls.map((name) => controls[name]);
     S.free = { factors: view.factors, rest: view.rest };
     S.controls = controls;
-    given = JSON.stringify(LX.viewOf(controls, S.free));
+    S.parameters[view.method] = view.parameters;
+    given = JSON.stringify(LX.viewOf(controls, S.free, view.parameters));
     if (given === JSON.stringify(S.view)) { given = null; return refresh(); }
     trigger("apply", {});
     moved();

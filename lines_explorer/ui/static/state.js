@@ -6,12 +6,13 @@
   /* The controls' values, in the order of `names`, as an object. */
   LX.named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));
 
-  /* The view that the server understands; the active mode's own sliders count. `free`: the drawn factors. */
-  LX.viewOf = (c, free) => {
+  /* The view that the server understands; the active mode's own sliders count. `free`: the drawn factors;
+     `parameters`: the method's, those that differ from their defaults. */
+  LX.viewOf = (c, free, parameters = {}) => {
     const own = (name) => (c.mode === "many" ? c[`${name}_many`] : c[name]);
     return {
       mode: c.mode, target: c.target, tasks: c.tasks, method: c.method, schedule: c.schedule,
-      alpha: own("alpha"), beta: own("beta"), scale: own("scale"), norms: c.norms, ...free,
+      alpha: own("alpha"), beta: own("beta"), scale: own("scale"), norms: c.norms, ...free, parameters,
     };
   };
 
@@ -35,10 +36,14 @@
 
   /* Whether every number the view needs is there: an emptied box sends null. */
   LX.complete = (view) =>
-    [view.alpha, view.beta, view.scale, view.rest, ...view.factors].every(Number.isFinite) && view.tasks.length > 0;
+    [view.alpha, view.beta, view.scale, view.rest, ...view.factors].every(Number.isFinite) && view.tasks.length > 0
+    && !Object.values(view.parameters ?? {}).includes(null);
 
-  LX.familyOf = (view) =>
-    view.mode === "edit" ? `edit:${view.target}` : `many:${view.method}:${view.tasks.join(",")}`;
+  LX.familyOf = (view) => {
+    if (view.mode === "edit") return `edit:${view.target}`;
+    const set = Object.entries(view.parameters ?? {}).map(([name, value]) => `${name}=${value}`).join(",");
+    return ["many", view.method, ...(set ? [set] : []), view.tasks.join(",")].join(":");
+  };
 
   LX.fromNorms = (view) => view.mode === "many" && view.schedule === "lines" && view.norms;
   LX.alphaOf = (view, family) => (LX.fromNorms(view) && family ? family.alpha_norms : view.alpha);
