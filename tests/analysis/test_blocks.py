@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lines_explorer.analysis import blocks
-from lines_explorer.analysis.blocks import block_cosines, block_norms, block_sign_conflicts
+from lines_explorer.analysis.blocks import block_cosines, block_norms, block_sign_conflicts, knockout
 from lines_explorer.errors import ExplorerError
 
 quick = settings(max_examples=20, deadline=None)
@@ -80,3 +80,39 @@ def test_what_has_no_place_is_refused():
         block_norms({"x": np.zeros(1)}, POSITION, 2)
     with pytest.raises(ExplorerError, match="Tensor end has no position between 0 and 1"):
         block_norms(FIRST, {**POSITION, "two": 1}, 0)
+
+
+def answers(right: int, n: int = 100) -> np.ndarray:
+    return np.arange(n) < right
+
+
+def test_a_block_can_be_scaled_down_until_accuracy_drops():
+    rows = [(1.0, answers(90)), (0.75, answers(91)), (0.5, answers(88)), (0.25, answers(70)), (0.0, answers(89))]
+    found = knockout(rows)
+    assert found.lowest == 0.5, "what is regained below a loss does not count"
+    assert found.scales == (1.0, 0.75, 0.5, 0.25, 0.0)
+    assert [difference.value for difference in found.differences] == pytest.approx([0, 0.01, -0.02, -0.2, -0.01])
+    assert knockout([(1.0, answers(90)), (0.0, answers(90))]).lowest == 0
+    assert knockout([(1.0, answers(90)), (0.0, answers(50))]).lowest == 1
+    assert knockout([(1.0, answers(50)), (0.0, answers(90))]).lowest == 0, "more is no loss"
+
+
+@quick
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=6))
+def test_everything_down_to_the_lowest_scale_is_harmless(counts):
+    scales = np.linspace(1, 0, len(counts) + 1).tolist()
+    found = knockout(list(zip(scales, [answers(60, 80), *(answers(count, 80) for count in counts)], strict=True)))
+    for scale, difference in zip(found.scales, found.differences, strict=True):
+        if scale >= found.lowest:
+            assert difference.value >= 0 or difference.within_noise
+
+
+@pytest.mark.parametrize("scales", [[], [0.5, 0.0], [1.0, 1.0], [1.0, 0.2, 0.4]])
+def test_scales_that_do_not_fall_from_one_are_refused(scales):
+    with pytest.raises(ExplorerError, match="must fall from 1"):
+        knockout([(scale, answers(5)) for scale in scales])
+
+
+def test_blocks_must_be_seen_on_the_same_images():
+    with pytest.raises(ExplorerError, match="same images"):
+        knockout([(1.0, answers(5)), (0.0, answers(5, 99))])

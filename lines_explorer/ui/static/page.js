@@ -90,10 +90,7 @@
 
   /* The method's parameters: every method keeps its own while another one is chosen. */
   const own = () => S.parameters[S.controls.method] ?? {};
-  const set = (method, values) => {
-    S.parameters[method] = values;
-    soon();
-  };
+  const set = (method, values) => { S.parameters[method] = values; soon(); };
 
   const moved = () => {
     forget();
@@ -109,8 +106,7 @@
     S.number += 1;
     document.body.dataset.lxState = "moving";
     forgetResults();
-    LX.syncFree?.();
-    LX.syncParameters();
+    LX.syncFree?.(), LX.syncParameters();
     if (!LX.complete(view)) return incomplete(view);
     LX.notice(null);
     S.family = S.families.get(LX.familyOf(view)) ?? null;
@@ -369,9 +365,8 @@
   const apply = (view) => {
     const controls = LX.controlsFor(view, S.controls);
     next = boot.controls.map((name) => controls[name]);
-    S.free = { factors: view.factors, rest: view.rest };
-    S.controls = controls;
-    S.parameters[view.method] = view.parameters;
+    const free = { factors: view.factors, rest: view.rest };
+    Object.assign(S, { controls, free, parameters: { ...S.parameters, [view.method]: view.parameters } });
     given = JSON.stringify(LX.viewOf(controls, S.free, view.parameters));
     if (given === JSON.stringify(S.view)) { given = null; return refresh(); }
     trigger("apply", {});
