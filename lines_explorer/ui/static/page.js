@@ -88,8 +88,7 @@
     soon();
   };
 
-  /* The method's parameters: every method keeps its own while another one is chosen. */
-  const own = () => S.parameters[S.controls.method] ?? {};
+  const own = () => S.parameters[S.controls.method] ?? {}; // each method keeps its own while another is chosen
   const set = (method, values) => { S.parameters[method] = values; soon(); };
 
   const moved = () => {
