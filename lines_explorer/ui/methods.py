@@ -33,7 +33,7 @@ def _control(parameter: Parameter) -> dict[str, Any]:
     if not isinstance(parameter.default, bool | str):
         about |= {"low": parameter.low, "high": parameter.high}
         about["slider"] = parameter.high - parameter.low <= MOST_ON_A_SLIDER
-    return about | {"range": parameter.range, "written": parameter.word}
+    return about | {"written": parameter.word}
 
 
 def read_parameters(method: str, value: Any) -> Pairs:

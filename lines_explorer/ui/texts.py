@@ -81,7 +81,10 @@ FREE_WORDS = {
 }
 METHOD_WORDS = {
     "title": "The chosen method and its parameters",
-    "hint": "{summary} ({range}; {written} is usual)",
+    "number": "{summary} {low} to {high}, usually {written}.",
+    "whole": "{summary} {low} to {high}, usually {written}.",
+    "word": "{summary} Usually {written}.",
+    "switch": "{summary} Usually off.",
     "defaults": "Back to the usual values",
     "refused": "Greyed out: {names}. {why}",
 }

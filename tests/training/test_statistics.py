@@ -107,15 +107,24 @@ def test_what_is_stored_is_close_to_what_was_measured(suite, exact, kind):
 
 @pytest.mark.parametrize(("method", "bound"), [("fisher", 0.05), ("regmean", 0.01)])
 def test_the_loss_of_storing_is_harmless(suite, exact, method, bound):
-    """The merge from stored statistics is far closer to the exact one than that is to the mean, and scores alike."""
+    """The merge from stored statistics is far closer to the exact one than that is to the mean, and scores alike.
+
+    Left aside in the distance are entries that matter to no expert, such as the biases of the keys, which cancel in the
+    softmax: their Fisher information is rounding noise, far below the smallest that is told apart.
+    """
     taus = [suite.task_vector(task) for task in ALL]
     measured = [exact[task][0 if method == "fisher" else 1] for task in ALL]
     stored = [read_statistics(suite, task, METHODS[method].statistics) for task in ALL]
     fine, coarse = (METHODS[method].merge(taus, statistics=some) for some in (measured, stored))
     mean = METHODS["average"].merge(taus)
 
+    def matters(key):
+        if method == "regmean":
+            return torch.ones_like(mean[key], dtype=torch.bool)
+        return torch.stack([some[key] > 1e-7 * some[key].max() for some in measured]).any(dim=0)
+
     def distance(a, b):
-        return sum(float((a[key] - b[key]).double().square().sum()) for key in a) ** 0.5
+        return sum(float((a[key] - b[key])[matters(key)].double().square().sum()) for key in a) ** 0.5
 
     assert distance(fine, coarse) < bound * distance(fine, mean)
     backend = Backend(suite, "cpu")
@@ -146,13 +155,13 @@ def test_files_are_small_listed_and_kept(measured_suite_folder, tmp_path, capsys
     folder = tmp_path / "tiny"
     shutil.copytree(measured_suite_folder, folder)
     before = {path: path.stat().st_mtime_ns for path in (folder / "statistics").iterdir()}
-    numbers = sum(tensor.numel() for tensor in Suite(folder).visual_base().values())
     assert len(before) == 3 and Suite(folder).verify() == []
-    grams = sum(
-        2 * len(g) * (len(g) - 1) // 2 + 4 * len(g) for g in read_statistics(Suite(folder), "shapes", GRAM).values()
-    )
-    headers = 130 * 2 * len(Suite(folder).visual_base())
-    assert all(path.stat().st_size < numbers + grams + headers for path in before)
+    base, grams = Suite(folder).visual_base(), read_statistics(Suite(folder), "shapes", GRAM)
+    bytes_ = sum(tensor.numel() + 4 for tensor in base.values())
+    bytes_ += sum(len(gram) * (len(gram) - 1) + 4 * len(gram) for gram in grams.values())
+    for path in before:
+        content = path.read_bytes()
+        assert len(content) - 8 - int.from_bytes(content[:8], "little") == bytes_
     assert build.main(["statistics", "--out", str(folder), "--pictures", "30"]) == 0
     after = {path: path.stat().st_mtime_ns for path in (folder / "statistics").iterdir()}
     assert after != before, "the batch is another plan"

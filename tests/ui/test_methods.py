@@ -153,3 +153,7 @@ def test_numbers_typed_into_a_parameter():
     assert run("['7', '7.5', '-1'].map((x) => LX.parameterOf(k, x))", k=seed) == [7, None, None]
     view = run("LX.viewOf(c, f, {k: null})", c=CONTROLS, f=FREE)
     assert run("LX.complete(v)", v=view) is False and run("LX.complete(v)", v=view | {"parameters": {"k": 3}})
+
+
+def test_switches_are_off_as_their_hint_says():
+    assert all(p.default is False for m in METHODS.values() for p in m.parameters if isinstance(p.default, bool))

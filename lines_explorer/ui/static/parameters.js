@@ -62,7 +62,7 @@
   const idOf = ({ name }) => `lx-set-${name}`;
 
   const control = (row, words, change) => {
-    const hint = make("small", { id: `${idOf(row)}-hint`, textContent: LX.fill(words.hint, row) });
+    const hint = make("small", { id: `${idOf(row)}-hint`, textContent: LX.fill(words[row.kind], row) });
     const name = make("span", { textContent: row.name });
     if (row.kind === "switch") {
       const box = make("input", { type: "checkbox", id: idOf(row) });
