@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lines_explorer.commands.arguments import Method, Settings
 from lines_explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
@@ -35,14 +36,6 @@ app = typer.Typer(
 
 Suite = Annotated[str, typer.Option("--suite", help="Name of a suite (see `suites`), or a folder with a suite.yaml.")]
 Tasks = Annotated[str, typer.Option("--tasks", help="Experts to merge, separated by commas; `all` for all of them.")]
-METHOD_NAMES = ", ".join(
-    "sum average trim ties consensus dare dare_ties breadcrumbs della stock slerp tsv iso pcb fisher regmean".split()
-)
-Method = Annotated[str, typer.Option("--method", help=f"How task vectors are merged: {METHOD_NAMES}.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="NAME=VALUE of the method, such as k=20; may be repeated. `suites` lists them."),
-]
 Kind = Annotated[
     str | None, typer.Option("--schedule", help="Curve over depth: lines, square, root, sigmoid, reversed.")
 ]
@@ -242,10 +235,7 @@ def search(
     tasks: Tasks,
     suite: Suite = POCKET,
     method: Method = "sum",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", "--parameter", help="NAME=VALUE of the method, such as k=20; may be repeated."),
-    ] = None,
+    settings: Settings = None,
     use_lines: Annotated[bool, typer.Option("--lines/--no-lines", help="LiNeS, or one constant factor.")] = True,
     schedule: Annotated[
         str | None, typer.Option("--schedule", help="Another curve: square, root, sigmoid, reversed, constant.")

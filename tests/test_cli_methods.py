@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lines_explorer import cli
+from lines_explorer.commands.arguments import METHOD_NAMES
 from lines_explorer.engine import Engine
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
@@ -96,7 +97,7 @@ def test_bad_parameters_get_one_sentence(refuse: Callable[..., str], words: tupl
 
 def test_suites_lists_every_method_and_why_one_is_refused(ask: Ask, measured_suite_folder: Path) -> None:
     listed = ask("suites")
-    assert [row["name"] for row in listed["methods"]] == list(METHODS) == cli.METHOD_NAMES.split(", ")
+    assert [row["name"] for row in listed["methods"]] == list(METHODS) == METHOD_NAMES.split(", ")
     (k, combine, _) = next(row for row in listed["methods"] if row["name"] == "ties")["parameters"]
     assert (k["default"], k["range"], combine["default"]) == (20.0, "a number from 0 to 100", "mean")
     assert set(listed["suites"][0]["refused_methods"]) == {"fisher", "regmean"}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_scripts import CONTROLS, FREE, run
 
-from lines_explorer.cli import METHOD_NAMES
+from lines_explorer.commands.arguments import METHOD_NAMES
 from lines_explorer.commands.options import parse_parameters
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS, standard

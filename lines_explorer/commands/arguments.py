@@ -1,0 +1,20 @@
+"""Options that several verbs share: the merge method and its parameters. Nothing here takes seconds to import."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+METHOD_NAMES = ", ".join(
+    "sum average trim ties consensus dare dare_ties breadcrumbs della stock slerp tsv iso pcb fisher regmean".split()
+)
+Method = Annotated[str, typer.Option("--method", help=f"How task vectors are merged: {METHOD_NAMES}.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "--parameter",
+        help="NAME=VALUE of the method, such as k=20; may be repeated. `suites` lists methods and parameters.",
+    ),
+]
