@@ -10,6 +10,7 @@ from lines_explorer.commands.options import SPLITS
 from lines_explorer.commands.report import Report, percent, table
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import lines
+from lines_explorer.suites import presets, revisions
 
 if TYPE_CHECKING:
     from lines_explorer.engine import Engine
@@ -39,7 +40,7 @@ def accuracy_dict(accuracy: Accuracy) -> dict[str, Any]:
 
 
 def describe(engine: Engine) -> dict[str, Any]:
-    """One suite: its base, blocks, parameters, and its tasks with sizes and stored accuracies."""
+    """One suite: base, blocks, parameters, hashes, memory, hub sources, and tasks with sizes and stored accuracies."""
     suite = engine.suite
     base = Recipe.base(suite.name)
     tasks = []
@@ -50,6 +51,7 @@ def describe(engine: Engine) -> dict[str, Any]:
             {"name": name, "title": task.title, "classes": len(task.classes), **sizes}
             | {"shifts": list(task.shifts), "zero_shot": stored(engine, base, name)}
             | {"expert": stored(engine, expert, name) if name in suite.experts else None}
+            | {"expert_sha256": suite.expert_sha256(name) if name in suite.experts else None}
         )
     tensors = suite.base()
     return {
@@ -58,6 +60,10 @@ def describe(engine: Engine) -> dict[str, Any]:
         "base": suite.architecture,
         "blocks": engine.backend.layout.depth,
         "parameters": sum(tensor.numel() for tensor in tensors.values()),
+        "activation": "quick_gelu" if suite.model_architecture.config.get("quick_gelu") else "gelu",
+        "base_sha256": suite.base_sha256,
+        "memory": suite.memory_bill().as_dict(),
+        "hub": [vars(row) for row in revisions(suite)],
         "tasks": tasks,
     }
 
@@ -69,9 +75,10 @@ def both_splits(found: dict[str, dict[str, Any] | None] | None) -> str:
 
 
 def suites(engines: Iterable[Engine]) -> Report:
-    """All suites, as JSON and as one table each."""
+    """All suites, as JSON and as one table each, and the names of the ready-made ones."""
     described = [describe(engine) for engine in engines]
-    return Report({"suites": described}, "\n\n".join(map(suite_text, described)) or "No suite found.")
+    shown = "\n\n".join(map(suite_text, described)) or "No suite found."
+    return Report({"suites": described, "presets": list(presets.NAMES)}, shown)
 
 
 def suite_text(suite: dict[str, Any]) -> str:
@@ -79,7 +86,17 @@ def suite_text(suite: dict[str, Any]) -> str:
     rows = []
     for task in suite["tasks"]:
         sizes = [str(task[column]) for column in ("classes", *REGULAR)]
-        rows.append([task["name"], *sizes, both_splits(task["zero_shot"]), both_splits(task["expert"])])
-    size = f"{suite['base']}, {suite['blocks']} blocks, {suite['parameters']:,} parameters"
-    header = ["task", "classes", "val", "test", "zero-shot % val/test", "expert % val/test"]
-    return f"{suite['name']}: {suite['title']} ({size})\n{table(header, rows)}"
+        scores = [both_splits(task["zero_shot"]), both_splits(task["expert"])]
+        rows.append([task["name"], *sizes, *scores, (task["expert_sha256"] or "–")[:12]])
+    size = f"{suite['base']}, {suite['activation']}, {suite['blocks']} blocks, {suite['parameters']:,} parameters"
+    header = ["task", "classes", "val", "test", "zero-shot % val/test", "expert % val/test", "expert sha256"]
+    memory = f"base sha256 {suite['base_sha256'][:12]}; all experts merged: {suite['memory']['total'] / 1e9:.2f} GB"
+    lines = [f"{suite['name']}: {suite['title']} ({size})", table(header, rows), memory, *map(hub_line, suite["hub"])]
+    return "\n".join(lines)
+
+
+def hub_line(row: dict[str, Any]) -> str:
+    """One source on the hub: what was asked for, and what was taken."""
+    asked = row["revision"] or "main"
+    taken = f"commit {row['commit']}" if row["commit"] else "no commit known (a local folder, or not downloaded yet)"
+    return f"{row['used_for']}: {row['source']} at {asked}, {taken}"

@@ -62,6 +62,7 @@ def boot(desk: Desk) -> str:
     data |= {"titles": desk.titles, "roles": style.ROLES, "phrases": texts.PHRASES, "controls": CONTROLS}
     data |= {"buttons": texts.BUTTONS, "surface_texts": texts.SURFACE, "free_texts": texts.FREE_WORDS}
     data |= {"presets": texts.PRESETS, "hideable": HIDEABLE, "limits": LIMITS, "blocks": desk.blocks}
+    data |= {"experts": {name: (*method.experts, texts.needs(*method.experts)) for name, method in METHODS.items()}}
     data |= {"panels": {name: title for name, (title, _) in texts.PANELS.items()}, "figures": FIGURES}
     return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in texts.MODES}})
 

@@ -89,6 +89,7 @@
   const moved = () => {
     forget();
     const { mode, schedule, norms } = S.controls, old = S.view;
+    LX.offerMethods(boot.experts, S.controls.tasks.length);
     Object.assign(document.body.dataset, { lxMode: mode, lxSchedule: schedule, lxNorms: String(Boolean(norms)) });
     if (schedule === "free" && old && old.schedule !== "free" && !given && LX.complete(old)) takeOver(old);
     const view = LX.viewOf(S.controls, S.free);

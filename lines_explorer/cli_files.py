@@ -1,0 +1,59 @@
+"""Verbs of the command line about suites and files; ``cli`` puts them among the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lines_explorer.errors import ExplorerError
+
+if TYPE_CHECKING:
+    from lines_explorer.commands.report import Report
+    from lines_explorer.engine import Engine
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def suites(
+    suite: Annotated[str | None, typer.Option("--suite", help="Only this suite: a name, or a folder.")] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Print the suite.yaml of a public suite, to be edited.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="With --preset: the folder to write it into.")] = None,
+    pin: Annotated[
+        bool, typer.Option("--pin", help="With --preset: name the hub's present commits as revisions.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the suites that can be opened, with their tasks and stored accuracies; or a public suite's suite.yaml."""
+    from lines_explorer.cli import answer, open_engine
+
+    def work() -> Report:
+        from lines_explorer.commands import catalogue, ready_made
+        from lines_explorer.suites import available
+
+        if preset is not None:
+            if suite is not None:
+                raise ExplorerError("--suite and --preset contradict each other: give one of them.")
+            return ready_made.preset(preset, out, pin)
+        if out is not None or pin:
+            raise ExplorerError("--out and --pin go with --preset: name a public suite.")
+        if suite is not None:
+            return catalogue.suites([open_engine(suite, "cpu")])
+        return catalogue.suites(readable(available()))
+
+    answer(work, as_json)
+
+
+def readable(names: Sequence[str]) -> Iterator[Engine]:
+    """Engines of the suites that open; a damaged one is told on stderr and does not hide the others."""
+    from lines_explorer.cli import note, open_engine
+
+    for name in names:
+        try:
+            yield open_engine(name, "cpu")
+        except ExplorerError as error:
+            note(f"{name} cannot be opened: {error}")
