@@ -343,6 +343,7 @@ def build_suite(context: typer.Context) -> None:
 
 
 app.command()(cli_files.suites)
+app.command(name="merge-files")(cli_files.merge_files)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

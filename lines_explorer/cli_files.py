@@ -57,3 +57,40 @@ def readable(names: Sequence[str]) -> Iterator[Engine]:
             yield open_engine(name, "cpu")
         except ExplorerError as error:
             note(f"{name} cannot be opened: {error}")
+
+
+def merge_files(
+    base: Annotated[Path, typer.Option("--base", help="Checkpoint of the pre-trained model: a file, or a folder.")],
+    expert: Annotated[list[Path], typer.Option("--expert", help="Checkpoint or adapter of it; may be repeated.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
+    method: Annotated[str, typer.Option("--method", help="How task vectors are merged.")] = "sum",
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", help="NAME=VALUE of the method, such as k=20; may be repeated.")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option("--alpha", help="Factor of the first block. Default: 1, or the norm ratio.")
+    ] = None,
+    beta: Annotated[float | None, typer.Option("--beta", help="What the last block's factor adds to alpha.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option("--schedule", help="Curve over depth: lines, square, root, sigmoid, reversed.")
+    ] = None,
+    scale: Annotated[float | None, typer.Option("--scale", help="One constant factor.")] = None,
+    factors: Annotated[str | None, typer.Option("--factors", help="One factor per block, separated by commas.")] = None,
+    rest: Annotated[float | None, typer.Option("--rest", help="With --factors: the factor outside the blocks.")] = None,
+    rule: Annotated[
+        str, typer.Option("--rule", help="Tensors after the last block: reference or depth.")
+    ] = "reference",
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is already there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Merge checkpoints that are in no suite, of any known architecture: plain weights, nothing is scored."""
+    from lines_explorer.cli import answer
+
+    def work() -> Report:
+        from lines_explorer.commands import merge_files as merging
+        from lines_explorer.commands.options import ScheduleOptions
+
+        curve = ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
+        return merging.merge_files(merging.Asked(base, expert, method, parameter or (), curve, rule), out, force)
+
+    answer(work, as_json)
