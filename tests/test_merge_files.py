@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -228,3 +229,16 @@ def test_the_same_name_or_file_twice(pair: tuple[object, ...], tmp_path: Path, c
     assert run(*pair[:2], experts[0], experts[0], *pair[4:], "--force") == 2
     assert "is given twice" in capsys.readouterr().err
     assert run(*pair) == 2 and "already holds" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_nothing(
+    pair: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("lines_explorer.commands.merge_files.write_safetensors", full)
+    before = set(tmp_path.iterdir())
+    assert run(*pair) == 2
+    assert "out cannot be written (No space left on device); make room" in capsys.readouterr().err
+    assert set(tmp_path.iterdir()) == before

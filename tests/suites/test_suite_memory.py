@@ -103,7 +103,7 @@ def test_twenty_experts_of_vit_l_14_state_their_bill(tmp_path: Path, monkeypatch
     monkeypatch.setattr(tensors.Stored, "load", lambda _: pytest.fail("a tensor was read"))
     said = bill_sentence(open_suite(tmp_path))
     assert said == (
-        "vit-l-14-20-tall-masks: merging all experts takes up to 25.54 GB: base 1.22 GB and 20 experts of 1.22 GB; "
+        "vit-l-14-20-tall-masks: merging all experts takes up to 25.53 GB: base 1.22 GB and 20 experts of 1.22 GB; "
         "this machine has 16.0 GB, so merge fewer at a time."
     )
 

@@ -11,6 +11,7 @@ from lines_explorer import cli
 from lines_explorer.commands import scoring
 from lines_explorer.errors import ExplorerError
 from lines_explorer.suites import open_suite
+from lines_explorer.ui import serving
 from lines_explorer.ui.discretion import openable, without_folders
 from lines_explorer.ui.links import Page
 from lines_explorer.ui.view import View
@@ -73,3 +74,17 @@ def test_errors_name_files_and_no_folders(desk, ask, monkeypatch):
     assert desk.live(ask(view)) == {"error": told}
     messages = [json.loads(message) for message in desk.settle(ask(view, number=2))]
     assert messages[-1]["error"] == told
+
+
+def test_the_log_of_a_served_page_tells_what_a_large_suite_takes(tiny_suite_folder, monkeypatch, capsys):
+    class LoadedError(Exception):
+        pass
+
+    def load(*_, **__):
+        raise LoadedError
+
+    monkeypatch.setattr("lines_explorer.suites.bill_sentence", lambda suite: f"{suite.name} takes 25.54 GB.")
+    monkeypatch.setattr("lines_explorer.engine.Engine", load)
+    with pytest.raises(LoadedError):
+        serving.serve(suite=str(tiny_suite_folder), port=0)
+    assert capsys.readouterr().err == "tiny takes 25.54 GB.\n"
