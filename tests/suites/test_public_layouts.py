@@ -1,8 +1,8 @@
 """The public suites as people have them, tiny: the ready-made suite.yaml, its layouts, the calls of every day, offline.
 
 Files are laid out as in the authors' folders (tall-masks) and as on the hub (tanganke): same names, same containers,
-same columns; only the model is small.  Each layout is scored by the command line without network, and compared with plain
-torch or transformers.
+same columns; only the model is small.  Each layout is scored by the command line without network, and compared with
+what plain torch or transformers compute.
 """
 
 from __future__ import annotations
