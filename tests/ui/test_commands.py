@@ -11,7 +11,7 @@ from lines_explorer import cli
 from lines_explorer.commands import scoring
 from lines_explorer.errors import ExplorerError
 from lines_explorer.suites import open_suite
-from lines_explorer.ui import serving
+from lines_explorer.ui import layout, serving
 from lines_explorer.ui.discretion import openable, without_folders
 from lines_explorer.ui.links import Page
 from lines_explorer.ui.view import View
@@ -88,3 +88,9 @@ def test_the_log_of_a_served_page_tells_what_a_large_suite_takes(tiny_suite_fold
     with pytest.raises(LoadedError):
         serving.serve(suite=str(tiny_suite_folder), port=0)
     assert capsys.readouterr().err == "tiny takes 25.54 GB.\n"
+
+
+def test_the_page_knows_how_many_experts_a_method_takes(desk):
+    experts = json.loads(layout.boot(desk))["experts"]
+    assert experts["slerp"] == [2, 2, "Merges exactly 2 experts."]
+    assert experts["stock"] == [2, None, "Merges at least 2 experts."] and experts["sum"][:2] == [1, None]
