@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lines_explorer import cli_files
 from lines_explorer.commands.arguments import Method, Settings
 from lines_explorer.errors import ExplorerError
 
@@ -71,38 +72,13 @@ def note(text: str | None) -> None:
 
 
 def open_engine(suite: str, device: str) -> Engine:
-    """The engine of a suite on a device."""
+    """The engine of a suite on a device; what a large one takes in memory is told before."""
     from lines_explorer.engine import Engine
-    from lines_explorer.suites import open_suite
+    from lines_explorer.suites import bill_sentence, open_suite
 
-    return Engine(open_suite(suite), device=device)
-
-
-def readable(names: Sequence[str]) -> Iterator[Engine]:
-    """Engines of the suites that open; a damaged one is told on stderr and does not hide the others."""
-    for name in names:
-        try:
-            yield open_engine(name, "cpu")
-        except ExplorerError as error:
-            note(f"{name} cannot be opened: {error}")
-
-
-@app.command()
-def suites(
-    suite: Annotated[str | None, typer.Option("--suite", help="Only this suite: a name, or a folder.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List the suites that can be opened, their tasks and stored accuracies, and the merge methods."""
-
-    def work() -> Report:
-        from lines_explorer.commands import catalogue
-        from lines_explorer.suites import available
-
-        if suite is not None:
-            return catalogue.suites([open_engine(suite, "cpu")])
-        return catalogue.suites(readable(available()))
-
-    answer(work, as_json)
+    opened = open_suite(suite)
+    note(bill_sentence(opened))
+    return Engine(opened, device=device)
 
 
 @app.command()
@@ -324,12 +300,21 @@ def bench(
     points: Annotated[int, typer.Option("--points", min=2, max=101, help="Points of the curve.")] = 11,
     moves: Annotated[int, typer.Option("--moves", min=1, help="Random slider moves.")] = 1000,
     floats: Annotated[int, typer.Option("--floats", min=1000, help="Size of the merge buffers.")] = 87_849_216,
+    opening: Annotated[
+        Path | None, typer.Option("--opening", help="Instead: open 8 ViT-B/32 experts (4.1 GB) written here.")
+    ] = None,
+    experts: Annotated[int, typer.Option("--experts", min=1, max=64, help="With --opening: how many.")] = 8,
+    width: Annotated[int, typer.Option("--width", help="With --opening: width of the tower, 768 in ViT-B/32.")] = 768,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Measure the engine's speed as ratios within one run."""
+    """Measure the engine's speed as ratios within one run; or what opening a suite costs against torch.load."""
 
     def work() -> Report:
+        if opening is not None:
+            from lines_explorer.commands.opening import opening as measure_opening
+
+            return measure_opening(opening, experts, width, repeats)
         from lines_explorer.commands import bench as benchmark
         from lines_explorer.suites import open_suite
 
@@ -366,6 +351,10 @@ def build_suite(context: typer.Context) -> None:
             raise
         raise ExplorerError(f"build-suite needs {error.name}: pip install -r requirements-dev.txt.") from error
     raise typer.Exit(build.main(list(context.args)) or DONE)
+
+
+app.command()(cli_files.suites)
+app.command(name="merge-files")(cli_files.merge_files)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

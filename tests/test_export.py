@@ -101,6 +101,8 @@ def test_what_is_written_predicts_what_was_scored(
         found = REOPEN[file_format](out, pictures(engine.suite, task))
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
         predicted = (found @ heads[task].T).argmax(1).numpy()
+        shown = (expected @ engine.suite.head(task).T).argmax(1).numpy()
+        assert np.array_equal(predicted, shown), "the same class for every picture"
         right = predicted == labels.numpy()
         assert int(right.sum()) == engine.evaluate(RECIPES[case], [task]).scores[task].correct
         assert np.array_equal(right, engine.stored_answers(RECIPES[case], [task])[task])
@@ -111,7 +113,8 @@ def test_both_formats_hold_the_same_numbers(engine: Engine, written: Callable[..
 
     ours = read_safetensors(written(RECIPE, "open_clip", "a") / export.WEIGHTS)
     theirs = to_open_clip(read_safetensors(written(RECIPE, "hf", "b") / export.HF_WEIGHTS))
-    assert len(theirs) == len(engine.suite.visual_base())
+    assert theirs.keys() == engine.suite.visual_base().keys()
+    assert not torch.equal(ours["visual.proj"], engine.suite.base()["visual.proj"]), "the projection is merged too"
     assert all(torch.equal(ours[key], value) for key, value in theirs.items())
     text = [key for key in ours if key not in theirs and key != "logit_scale"]
     assert text and not any(ours[key].any() for key in text)

@@ -69,6 +69,11 @@ class Checkpoint:
     def _tower(self) -> Tower:
         return tower_of(self.path, self.entries) if self.kind == "weights" else Tower({}, ())
 
+    @property
+    def canonical_names(self) -> Mapping[str, str]:
+        """Canonical name → name in the file, for the tensors of the model to merge."""
+        return self._tower.names
+
     @cached_property
     def canonical_entries(self) -> dict[str, Stored]:
         """The model to merge, by canonical names (see ``canonical``); nothing is read."""

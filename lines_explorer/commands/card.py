@@ -71,7 +71,7 @@ def model_card(
         "`heads.safetensors` holds one frozen head (classes, D) per task; `features @ head.T` are the logits, and the "
         "file's metadata lists the classes in order.",
         *(["The text tower is not part of the suite: its tensors are zeros."] if file_format == "open_clip" else []),
-        "## Factors\n\n" + _factor_table(factors),
+        "## Factors\n\n" + factor_table(factors),
         *(["## Accuracy\n\n" + _scores(evaluation)] if evaluation and evaluation.scores else []),
         f"## Recipe and sources\n\n```json\n{json.dumps(source, indent=2, ensure_ascii=False)}\n```",
         f"## mergekit\n\n{mergekit}",
@@ -79,7 +79,8 @@ def model_card(
     return "\n\n".join(sections) + "\n"
 
 
-def _factor_table(factors: Sequence[float]) -> str:
+def factor_table(factors: Sequence[float]) -> str:
+    """λ before block 1, of blocks 1…L, and after block L, as a Markdown table."""
     before, *blocks, after = factors
     rows = [("before block 1", before), *((f"block {n}", factor) for n, factor in enumerate(blocks, start=1))]
     rows.append((f"after block {len(blocks)}", after))

@@ -11,6 +11,7 @@ from lines_explorer.commands.options import SPLITS
 from lines_explorer.commands.report import Report, percent, table
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import lines
+from lines_explorer.suites import presets, revisions
 
 if TYPE_CHECKING:
     from lines_explorer.engine import Engine
@@ -40,7 +41,7 @@ def accuracy_dict(accuracy: Accuracy) -> dict[str, Any]:
 
 
 def describe(engine: Engine) -> dict[str, Any]:
-    """One suite: its base, blocks, parameters, and its tasks with sizes and stored accuracies."""
+    """One suite: base, blocks, parameters, hashes, memory, hub sources, and tasks with sizes and stored accuracies."""
     suite = engine.suite
     base = Recipe.base(suite.name)
     tasks = []
@@ -51,6 +52,7 @@ def describe(engine: Engine) -> dict[str, Any]:
             {"name": name, "title": task.title, "classes": len(task.classes), **sizes}
             | {"shifts": list(task.shifts), "zero_shot": stored(engine, base, name)}
             | {"expert": stored(engine, expert, name) if name in suite.experts else None}
+            | {"expert_sha256": suite.expert_sha256(name) if name in suite.experts else None}
         )
     tensors = suite.base()
     return {
@@ -59,6 +61,10 @@ def describe(engine: Engine) -> dict[str, Any]:
         "base": suite.architecture,
         "blocks": engine.backend.layout.depth,
         "parameters": sum(tensor.numel() for tensor in tensors.values()),
+        "activation": "quick_gelu" if suite.model_architecture.config.get("quick_gelu") else "gelu",
+        "base_sha256": suite.base_sha256,
+        "memory": suite.memory_bill().as_dict(),
+        "hub": [vars(row) for row in revisions(suite)],
         "tasks": tasks,
         "refused_methods": engine.refused,
     }
@@ -71,10 +77,11 @@ def both_splits(found: dict[str, dict[str, Any] | None] | None) -> str:
 
 
 def suites(engines: Iterable[Engine]) -> Report:
-    """All suites, as JSON and as one table each, and the merge methods."""
+    """All suites, as JSON and as one table each, the merge methods, and the names of the ready-made ones."""
     described = [describe(engine) for engine in engines]
     shown = "\n\n".join(map(suite_text, described)) or "No suite found."
-    return Report({"suites": described, "methods": method_rows()}, f"{shown}\n\n{methods_text()}")
+    data = {"suites": described, "methods": method_rows(), "presets": list(presets.NAMES)}
+    return Report(data, f"{shown}\n\n{methods_text()}")
 
 
 def suite_text(suite: dict[str, Any]) -> str:
@@ -82,8 +89,17 @@ def suite_text(suite: dict[str, Any]) -> str:
     rows = []
     for task in suite["tasks"]:
         sizes = [str(task[column]) for column in ("classes", *REGULAR)]
-        rows.append([task["name"], *sizes, both_splits(task["zero_shot"]), both_splits(task["expert"])])
-    size = f"{suite['base']}, {suite['blocks']} blocks, {suite['parameters']:,} parameters"
-    header = ["task", "classes", "val", "test", "zero-shot % val/test", "expert % val/test"]
-    refused = [f"no {name}: {sentence}" for name, sentence in suite["refused_methods"].items()]
-    return "\n".join([f"{suite['name']}: {suite['title']} ({size})", table(header, rows), *refused])
+        scores = [both_splits(task["zero_shot"]), both_splits(task["expert"])]
+        rows.append([task["name"], *sizes, *scores, (task["expert_sha256"] or "–")[:12]])
+    size = f"{suite['base']}, {suite['activation']}, {suite['blocks']} blocks, {suite['parameters']:,} parameters"
+    header = ["task", "classes", "val", "test", "zero-shot % val/test", "expert % val/test", "expert sha256"]
+    memory = f"base sha256 {suite['base_sha256'][:12]}; all experts merged: {suite['memory']['total'] / 1e9:.2f} GB"
+    lines = [f"{suite['name']}: {suite['title']} ({size})", table(header, rows), memory, *map(hub_line, suite["hub"])]
+    return "\n".join([*lines, *(f"no {name}: {sentence}" for name, sentence in suite["refused_methods"].items())])
+
+
+def hub_line(row: dict[str, Any]) -> str:
+    """One source on the hub: what was asked for, and what was taken."""
+    asked = row["revision"] or "main"
+    taken = f"commit {row['commit']}" if row["commit"] else "no commit known (a local folder, or not downloaded yet)"
+    return f"{row['used_for']}: {row['source']} at {asked}, {taken}"

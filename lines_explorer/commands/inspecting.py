@@ -11,7 +11,7 @@ from lines_explorer.checkpoints.sources import escaped
 from lines_explorer.commands.report import Report, table
 from lines_explorer.errors import ExplorerError
 
-HEADER = ["file", "format", "content", "family", "blocks", "tensors", "parameters", "dtypes", "sha256"]
+HEADER = ["file", "format", "content", "family", "blocks", "activation", "tensors", "parameters", "dtypes", "sha256"]
 ACTIVATIONS = {True: "quick_gelu", False: "gelu", None: None}
 
 
@@ -35,7 +35,7 @@ def refusals(report: Report) -> list[str]:
 
 
 def _described(path: Path, hashed: bool) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(("file", *HEADER[1:], "activation", "bytes")) | {"file": _printable(path)}
+    row: dict[str, Any] = dict.fromkeys(("file", *HEADER[1:], "bytes")) | {"file": _printable(path)}
     try:
         checkpoint = open_checkpoint(path)
         facts = _facts(checkpoint) | {"sha256": checkpoint.sha256 if hashed else None}
@@ -87,4 +87,4 @@ def _cells(row: dict[str, Any]) -> list[str]:
     numbers = [f"{row[name]:,}" for name in ("tensors", "parameters")]
     names = [escaped(row["file"]), row["format"], row["content"], row["family"] or "–"]
     blocks = "–" if row["blocks"] is None else str(row["blocks"])
-    return [*names, blocks, *numbers, dtypes, (row["sha256"] or "–")[:12]]
+    return [*names, blocks, row["activation"] or "–", *numbers, dtypes, (row["sha256"] or "–")[:12]]

@@ -13,12 +13,11 @@ from typing import Any, Protocol
 from lines_explorer.checkpoints import sha256
 from lines_explorer.errors import ExplorerError
 from lines_explorer.suites.fingerprint import file_sha256, files_sha256, path_sha256
-from lines_explorer.suites.hub import load_data, mirror
+from lines_explorer.suites.hub import COMMIT, load_data, loaded_commit, mirror
 from lines_explorer.suites.task import Data
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"}
 REMEDY = "reinstall it or rebuild it with `build-suite`."
-COMMIT = 40  # digits of a commit's name
 SHARE, MOST = 0.1, 5000  # of the pictures of train, held out for validation (the reference's rule)
 Labels = Sequence[int | str | bool]
 
@@ -162,12 +161,14 @@ class HubSource:
         return rows
 
     def digest(self) -> str:
-        """Follows the commit where one is named, a mirror's files, or else the fingerprint that `datasets` gives."""
+        """Follows a mirror's files, the commit that is named or was loaded, or else `datasets`' fingerprint."""
         named = [self.data.hub, self.data.config, self.data.split, self.data.image, self.data.label]
         if (local := mirror(self.data.hub)) is not None:
             pinned = path_sha256(local)
+        elif COMMIT.fullmatch(self.data.revision or ""):
+            pinned = self.data.revision
         else:
-            pinned = self.data.revision if len(self.data.revision or "") == COMMIT else self._rows._fingerprint
+            pinned = loaded_commit(self._rows) or self._rows._fingerprint
         return hashlib.sha256(json.dumps([named, pinned]).encode()).hexdigest()
 
     def names(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from lines_explorer.checkpoints import Tensors, metadata, read_safetensors, sha2
 from lines_explorer.errors import ExplorerError
 from lines_explorer.suites import model as models
 from lines_explorer.suites import presets, weights
+from lines_explorer.suites.bill import MemoryBill, memory_bill
 from lines_explorer.suites.cache import cache_folder
 from lines_explorer.suites.fingerprint import path_sha256
 from lines_explorer.suites.heads import head_of_vectors, text_vectors
@@ -56,6 +57,11 @@ class Suite:
 
     def __repr__(self) -> str:
         return f"Suite({str(self.folder)!r})"
+
+    @property
+    def base_place(self) -> Place:
+        """The base's checkpoint: file, folder or place on the hub."""
+        return self._description.weights
 
     @cached_property
     def base_sha256(self) -> str:
@@ -115,7 +121,7 @@ class Suite:
         return {key: base[key] + tensor if tensor.is_floating_point() else base[key] for key, tensor in stored.items()}
 
     def task_vector(self, task: str) -> dict[str, torch.Tensor]:
-        """τₜ = θₜ − θ₀, ``visual.*`` float tensors only, float32.
+        """τₜ = θₜ − θ₀, ``visual.*`` float tensors only, float32; what is zero takes no memory: do not write into it.
 
         Raises ExplorerError when the expert is missing, damaged, made for another base, or of other shapes.
         """
@@ -123,8 +129,8 @@ class Suite:
 
         stored = self._read_expert(task)
         if not self.is_delta(task):
-            return merging.task_vector(self.visual_base(), stored)
-        return {key: tensor for key, tensor in stored.items() if tensor.is_floating_point()}
+            return weights.without_frozen(merging.task_vector(self.visual_base(), stored))
+        return weights.without_frozen({key: tensor for key, tensor in stored.items() if tensor.is_floating_point()})
 
     def visual_base(self) -> dict[str, torch.Tensor]:
         """The base's image tower: what experts and task vectors are compared with."""
@@ -181,10 +187,10 @@ class Suite:
             return pyarrow.parquet.read_metadata(found).num_rows
         return len(self._source(task, split).labels())
 
-    def memory_bill(self, tasks: Sequence[str] | None = None) -> weights.MemoryBill:
+    def memory_bill(self, tasks: Sequence[str] | None = None) -> MemoryBill:
         """Bytes that the base and these experts (default: all) will take in float32, from their headers alone."""
         wanted = self.experts if tasks is None else tasks
-        return weights.memory_bill(self._description.weights, {task: self._expert_place(task) for task in wanted})
+        return memory_bill(self._description.weights, {task: self._expert_place(task) for task in wanted})
 
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """(mean, std) per channel of images in 0…1, from the model's open_clip preprocess config."""
@@ -344,10 +350,10 @@ def _ready_made(name: str) -> Path:
     """The folder of a ready-made suite, written into the cache folder."""
     if not name.endswith("-tanganke"):
         raise ExplorerError(
-            f"The suite {name} needs checkpoints: write its suite.yaml with `python -m lines_explorer.suites.presets "
-            f"{name} FOLDER`, put them where its first line says, and open FOLDER."
+            f"The suite {name} needs checkpoints: write its suite.yaml with `python -m lines_explorer suites --preset "
+            f"{name} --out FOLDER`, put them where its first line says, and open FOLDER."
         )
-    return presets.write(name, cache_folder() / "presets" / name).parent
+    return presets.write(name, cache_folder() / "presets" / name, replace=True).parent
 
 
 def _folders() -> dict[str, Path]:

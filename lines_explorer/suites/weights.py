@@ -1,8 +1,7 @@
-"""A suite's checkpoints: the one place where suites open weights, and what they will cost in memory."""
+"""A suite's checkpoints: the one place where suites open weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,29 +125,12 @@ def read_head(path: Path) -> torch.Tensor:
     return matrices[named[0]].float()
 
 
-@dataclass(frozen=True)
-class MemoryBill:
-    """Bytes that weights will take in float32: the base once, and one difference for each expert."""
+def without_frozen(vector: Tensors) -> dict[str, torch.Tensor]:
+    """The same task vector, what was frozen dropped: an all-zero tensor becomes a view of one zero.
 
-    base: int
-    deltas: Mapping[str, int]
+    Such a view has the tensor's shape and takes four bytes: do not write into it.
+    """
+    import torch
 
-    @property
-    def total(self) -> int:
-        """Bytes of the base and all differences."""
-        return self.base + sum(self.deltas.values())
-
-    def __str__(self) -> str:
-        count = len(self.deltas)
-        each = max(self.deltas.values(), default=0)
-        return (
-            f"{self.total / 1e9:.2f} GB: base {self.base / 1e9:.2f} GB and {count} expert{'s' * (count != 1)} of "
-            f"{each / 1e9:.2f} GB"
-        )
-
-
-def memory_bill(base: Place, experts: Mapping[str, Place]) -> MemoryBill:
-    """What a base and its experts will take, from the files' headers alone: no tensor is read."""
-    whole = open_weights(base).image_bytes
-    opened = {name: open_weights(place) for name, place in experts.items()}
-    return MemoryBill(whole, {name: whole if one.is_adapter else one.image_bytes for name, one in opened.items()})
+    zero = torch.zeros(())
+    return {key: tensor if bool(tensor.any()) else zero.expand(tensor.shape) for key, tensor in vector.items()}

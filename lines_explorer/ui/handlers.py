@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
-from lines_explorer.suites import Suite, available, open_suite
 from lines_explorer.ui import figures, surface_figure, texts
 from lines_explorer.ui.comparison import compare
 from lines_explorer.ui.difference_figure import difference, explained
+from lines_explorer.ui.discretion import openable, without_folders
 from lines_explorer.ui.links import Links, Page
 from lines_explorer.ui.results import TEST, Results
 from lines_explorer.ui.surface import Surface
@@ -76,7 +76,7 @@ class Desk:
         self.links = Links(self.suite.name, self.catalogue)
         self.titles = {name: task.title for name, task in self.suite.tasks.items()}
         self.tickets = Tickets()
-        self.suite_word = _openable(self.suite)
+        self.suite_word = openable(self.suite)
 
     def live(self, request: Any) -> Json:
         """What is known at once about a view: its stored point if there is one, its link and its command line.
@@ -260,7 +260,7 @@ class Desk:
         try:
             return work(request)
         except ExplorerError as error:
-            return {"error": str(error)}
+            return {"error": without_folders(str(error), self.suite)}
         except Exception:
             log.exception("the page's request failed")
             return {"error": texts.FAULT}
@@ -274,7 +274,8 @@ class Desk:
                 yield json.dumps(message | {"serial": serial}, allow_nan=False)
             yield json.dumps({"kind": "end", "number": number})
         except ExplorerError as error:
-            yield json.dumps({"kind": "error", "number": number, "error": str(error)})
+            said = without_folders(str(error), self.suite)
+            yield json.dumps({"kind": "error", "number": number, "error": said})
         except Exception:
             log.exception("an evaluation for the page failed")
             yield json.dumps({"kind": "error", "number": number, "error": texts.FAULT})
@@ -284,9 +285,3 @@ def _progress(evaluation: "Evaluation") -> Json:
     """Pictures scored and to be scored."""
     scores = evaluation.scores.values()
     return {"done": sum(score.n for score in scores), "total": sum(score.total for score in scores)}
-
-
-def _openable(suite: Suite) -> str:
-    """What the command line opens the same suite by: its name, or its folder where the name leads elsewhere."""
-    name = suite.folder.name
-    return name if name in available() and open_suite(name).folder == suite.folder else str(suite.folder)

@@ -20,10 +20,13 @@ def serve(suite: str = "pocket", host: str = LOCAL, port: int = PORT, device: st
     """
     port = check_port(host, port)
     from lines_explorer.engine import Engine
-    from lines_explorer.suites import open_suite
+    from lines_explorer.suites import bill_sentence, open_suite
     from lines_explorer.ui.layout import build_page
 
-    engine = Engine(open_suite(suite), device=device)
+    opened = open_suite(suite)
+    if said := bill_sentence(opened):
+        print(said, file=sys.stderr, flush=True)
+    engine = Engine(opened, device=device)
     page = build_page(engine, os.environ.get("GRADIO_ROOT_PATH", ""))
     page.queue(api_open=False, max_size=256)
     page.launch(**launch_options(host, port), prevent_thread_lock=True)

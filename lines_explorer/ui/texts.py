@@ -145,6 +145,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f} %"
 
 
+def needs(fewest: int, most: int | None) -> str:
+    """How many experts a method takes, for a method that is not offered for as many as are ticked."""
+    return f"Merges exactly {most} experts." if fewest == most else f"Merges at least {fewest} experts."
+
+
 def setting(schedule: Schedule) -> str:
     """``LiNeS at α = 0.3, β = 0.7``, ``A constant λ = 0.5`` or ``A drawn λ from 0.3 to 1``."""
     if schedule.kind == FREE:

@@ -91,7 +91,7 @@ class View:
         return Recipe(suite, self.targets, self.method, self.parameters, schedule)
 
     def command(self, suite: str, schedule: Schedule) -> str:
-        """The command line that scores the same recipe; ``suite`` is a name or a folder that can be opened."""
+        """The command line that scores the same recipe; ``suite`` is a name, or stands for a folder."""
         words = ["python", "-m", "lines_explorer", "evaluate", "--suite", suite, "--tasks", ",".join(self.targets)]
         if self.mode == MANY:
             words += ["--method", self.method]

@@ -91,6 +91,8 @@ import json
 from lines_explorer.errors import ExplorerError
 from lines_explorer.suites import hub
 from lines_explorer.suites.task import Data, Hub
+def places():
+    return [Hub("somebody/model"), Hub("somebody/nothing"), Data(hub="somebody/birds")]
 answers = {}
 for name, work in {
     "data": lambda: hub.load_data(Data(hub="somebody/birds", split="test")),
@@ -103,6 +105,7 @@ for name, work in {
         answers[name] = str(work())
     except ExplorerError as error:
         answers[name] = f"refused: {error}"
+answers["commits"] = [hub.commit_of(place) for place in places()]
 print(json.dumps(answers))
 """
 
@@ -117,13 +120,46 @@ def test_offline_only_what_is_in_the_local_cache(tmp_path: Path) -> None:
     (snapshot / "model.safetensors").write_bytes(b"x")
     environment = {key: value for key, value in os.environ.items() if key != "LINES_EXPLORER_HUB"}
     environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
+    environment |= {"LINES_EXPLORER_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", OFFLINE], cwd=Path(__file__).resolve().parents[2], env=environment,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     answers = json.loads(done.stdout)
-    remedy = "not in the local hub cache and HF_HUB_OFFLINE is set: unset it once to download"
-    assert answers["data"].startswith("refused: The data set hub:somebody/birds/test is " + remedy)
-    assert answers["missing"].startswith("refused: The model somebody/nothing at revision main is " + remedy)
+    remedy = "is not on this machine and HF_HUB_OFFLINE is set: unset it, or run `hf download somebody/"
+    assert answers["data"].startswith("refused: The data set hub:somebody/birds/test " + remedy)
+    assert "birds --repo-type dataset --local-dir HUB/somebody/birds` where there is a network" in answers["data"]
+    assert answers["missing"].startswith("refused: The model somebody/nothing at revision main " + remedy)
+    assert answers["missing"].endswith("bring the folder here and set LINES_EXPLORER_HUB=HUB.")
+    assert answers["commits"] == ["a" * 40, None, None]
     assert answers["model"] == answers["pinned"] == str(snapshot)
     assert answers["file"] == str(snapshot / "model.safetensors")
+
+
+def test_a_commit_is_noted_for_what_was_asked_for(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a download gives it: weights lie in snapshots/COMMIT, a data set's table under its commit."""
+    import datasets
+    import huggingface_hub
+
+    class Rows:
+        cache_files = [{"filename": f"datasets/somebody___birds/default/0.0.0/{'c' * 40}/birds-test.arrow"}]
+        _fingerprint = "f"
+
+    monkeypatch.delenv("LINES_EXPLORER_HUB", raising=False)
+    place, birds = Hub("somebody/model", "v1"), Data(hub="somebody/birds", split="test")
+    assert hub.commit_of(place) is None and hub.commit_of(birds) is None
+    snapshot = fresh_cache / "models/snapshots" / ("b" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").write_bytes(b"x")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(snapshot))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: Rows())
+    assert hub.snapshot(place) == snapshot and hub.load_data(birds) is not None
+    assert hub.commit_of(place) == "b" * 40 and hub.commit_of(birds) == "c" * 40
+    assert hub.commit_of(Hub("somebody/model")) is None, "another revision is another commit"
+    monkeypatch.setattr(Rows, "column_names", ["image", "label"], raising=False)
+    unpinned, pinned = HubSource(birds), HubSource(Data(hub="somebody/birds", split="test", revision="c" * 40))
+    assert unpinned.digest() == pinned.digest(), "results stay valid when the commit is written down"
+
+
+def test_a_mirror_has_no_commits(mirror: Path) -> None:
+    assert hub.commit_of(Data(hub="somebody/birds")) is None

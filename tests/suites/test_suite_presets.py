@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
+from lines_explorer.cli import main
 from lines_explorer.errors import ExplorerError
-from lines_explorer.suites import open_suite, presets
-from lines_explorer.suites.presets.__main__ import main
+from lines_explorer.suites import hub, open_suite, presets
 from lines_explorer.suites.task import Data, Hub, read_description
 
 CLASSES = {
@@ -74,14 +76,51 @@ def test_a_name_opens_or_says_what_it_needs(fresh_cache: Path) -> None:
     suite = open_suite("vit-b-16-14-tanganke")
     assert suite.experts["DTD"] == Hub("tanganke/clip-vit-base-patch16_dtd") and len(suite.tasks) == 14
     assert open_suite("vit-b-16-14-tanganke").folder == suite.folder
-    with pytest.raises(ExplorerError, match="presets vit-b-32-8-tall-masks FOLDER"):
+    with pytest.raises(ExplorerError, match="suites --preset vit-b-32-8-tall-masks --out FOLDER"):
         open_suite("vit-b-32-8-tall-masks")
 
 
-def test_writing_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0 and capsys.readouterr().out.split() == list(presets.NAMES)
-    assert main(["vit-b-32-8-tall-masks", str(tmp_path)]) == main(["vit-b-32-8-tall-masks", str(tmp_path)]) == 0
-    assert (tmp_path / "suite.yaml").read_text().startswith("# Put the downloaded folder beside this file as checkpoin")
-    assert main(["vit-b-16-8-tanganke", str(tmp_path)]) == 2
+def test_an_older_copy_in_the_cache_is_replaced(fresh_cache: Path) -> None:
+    folder = open_suite("vit-b-32-8-tanganke").folder
+    (folder / "suite.yaml").write_text("name: an older one")
+    assert open_suite("vit-b-32-8-tanganke").name == "vit-b-32-8-tanganke"
+
+
+def test_the_command_line_prints_or_writes_a_file_to_edit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name, verb = "vit-b-32-8-tanganke", ["suites", "--preset"]
+    assert main([*verb, name]) == 0
+    printed = capsys.readouterr().out
+    assert yaml.safe_load(printed) == presets.describe(name)
+    assert "#   hf download tanganke/dtd --repo-type dataset --local-dir HUB/tanganke/dtd\n" in printed
+    assert printed.count("hf download") == 1 + 8 + 8
+    assert main([*verb, name, "--out", str(tmp_path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert Path(answer["file"]) == tmp_path / "suite.yaml" and answer["suite_yaml"] == printed
+    assert main([*verb, name, "--out", str(tmp_path)]) == 0
+    assert "Weights and pictures come from the Hugging Face hub" in capsys.readouterr().out
+    assert main([*verb, "vit-b-16-8-tanganke", "--out", str(tmp_path)]) == 2
     assert "another suite; choose another folder" in capsys.readouterr().err
-    assert main(["vit-b-8", str(tmp_path)]) == 2 and "no ready-made suite vit-b-8" in capsys.readouterr().err
+    assert main([*verb, "vit-b-8"]) == 2 and "no ready-made suite vit-b-8" in capsys.readouterr().err
+    assert main(["suites", "--pin"]) == 2 and "go with --preset" in capsys.readouterr().err
+
+
+def test_revisions_are_pinned_once_for_each_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def newest(place: Hub | Data) -> str:
+        asked.append(place)
+        return f"{len(asked):040x}"
+
+    monkeypatch.setattr("lines_explorer.commands.ready_made.newest_commit", newest)
+    assert main(["suites", "--preset", "vit-b-32-8-tanganke", "--pin", "--out", str(tmp_path)]) == 0
+    found = read_description(tmp_path)
+    assert found.weights == Hub("openai/clip-vit-base-patch32", f"{1:040x}")
+    assert len(asked) == 1 + 8 + 8
+    for task in found.tasks.values():
+        commits = {data.revision for data in task.splits.values()}
+        assert len(commits) == 1 and hub.COMMIT.fullmatch(commits.pop())
+    assert hub.commit_of(found.experts["DTD"]) == found.experts["DTD"].revision
+    shown = capsys.readouterr().out
+    assert f"--revision {1:040x} --local-dir" in (tmp_path / "suite.yaml").read_text() and "suite.yaml" in shown

@@ -94,6 +94,7 @@
   const moved = () => {
     forget();
     const { mode, schedule, norms } = S.controls, old = S.view;
+    LX.offerMethods(boot.experts, S.controls.tasks.length), LX.syncParameters();
     Object.assign(document.body.dataset, { lxMode: mode, lxSchedule: schedule, lxNorms: String(Boolean(norms)) });
     if (schedule === "free" && old && old.schedule !== "free" && !given && LX.complete(old)) takeOver(old);
     const view = LX.viewOf(S.controls, S.free, own());
@@ -105,7 +106,7 @@
     S.number += 1;
     document.body.dataset.lxState = "moving";
     forgetResults();
-    LX.syncFree?.(), LX.syncParameters();
+    LX.syncFree?.();
     if (!LX.complete(view)) return incomplete(view);
     LX.notice(null);
     S.family = S.families.get(LX.familyOf(view)) ?? null;

@@ -37,6 +37,16 @@
     sheet.textContent = places.length ? `${places.join(",")}{display:none !important}` : "";
   };
 
+  /* Offers only the methods that merge as many experts as are ticked; the one chosen stays, and is refused in words. */
+  LX.offerMethods = (bounds, count) => {
+    for (const choice of document.querySelectorAll('#lx-method input[type="radio"]')) {
+      const [fewest, most, needs] = bounds[choice.value] ?? [1, null, ""];
+      const takes = count >= fewest && count <= (most ?? Infinity);
+      choice.disabled = !takes && !choice.checked;
+      choice.closest("label").title = takes ? "" : needs;
+    }
+  };
+
   /* Wires buttons and keys, for the whole document: panels come and go. `work` has a function for each. */
   LX.wireTools = (work) => {
     document.addEventListener("click", (event) => {
