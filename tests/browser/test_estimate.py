@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from lines_explorer.ui import texts
+from lines_explorer.ui import handlers, texts
 
 STATE = "document.querySelector('[data-lx=state]').textContent.replaceAll('\\u00a0', ' ')"
 BROAD = """document.querySelector('#lx-plane-panel .lx-figure').layout.shapes
@@ -24,6 +24,7 @@ def gate(engine, monkeypatch):
 
     monkeypatch.setattr(engine.backend, "predict", held)
     monkeypatch.setattr(engine.evaluator, "batch", 12)
+    monkeypatch.setattr(handlers, "PACE", 0)  # the state before a stop is told, too
     yield gate
     gate.release(1000)
 
