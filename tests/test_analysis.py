@@ -16,6 +16,7 @@ from lines_explorer.analysis import (
     normalized,
     pareto_front,
     single_task_choice,
+    single_task_score,
 )
 from lines_explorer.errors import ExplorerError
 
@@ -171,6 +172,15 @@ def test_single_task_weight_decides():
     assert single_task_choice(points) == 0  # 2.5, 2.4, 2.0
     assert single_task_choice(points, weight=1.0) == 1  # 1.5, 1.6, 1.5
     assert single_task_choice(points, weight=0.5) == 2  # 1.0, 1.2, 1.25
+
+
+def test_the_score_is_what_the_choice_compares():
+    assert single_task_score(0.8, 0.5) == 2 * 0.8 + 0.5
+    assert single_task_score(0.8, 0.5, weight=0.5) == 0.9
+    assert single_task_score(0.8) == 0.8
+    points = [(0.9, 0.7, 0.9), (0.5, 0.8, 0.8), (0.1, 0.9, 0.5)]
+    scores = [single_task_score(target, control) for _, target, control in points]
+    assert single_task_choice(points) == scores.index(max(scores))
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -9,6 +9,7 @@ from lines_explorer.analysis.choice import (
     multi_task_choice,
     pareto_front,
     single_task_choice,
+    single_task_score,
 )
 from lines_explorer.analysis.estimate import (
     Estimate,
@@ -65,5 +66,6 @@ __all__ = [
     "pareto_front",
     "single_task_choice",
     "single_task_rule",
+    "single_task_score",
     "stratified_order",
 ]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from lines_explorer.errors import ExplorerError
 
+WEIGHT = 2.0  # what the target counts for against control in the protocol
 DECIMALS = 12  # scores that agree so far are tied: they differ by rounding alone
 
 
@@ -24,7 +25,12 @@ class MultiTaskPoint(NamedTuple):
     normalized: float
 
 
-def single_task_choice(points: Sequence[tuple[float, float, float]], weight: float = 2.0) -> int:
+def single_task_score(target: float, control: float | None = None, weight: float = WEIGHT) -> float:
+    """weight·target + control, both normalized: what ``single_task_choice`` compares; without control the target."""
+    return target if control is None else weight * target + control
+
+
+def single_task_choice(points: Sequence[tuple[float, float, float]], weight: float = WEIGHT) -> int:
     """Index of the largest weight·target + control; ties keep the larger α.
 
     Args:
@@ -34,7 +40,7 @@ def single_task_choice(points: Sequence[tuple[float, float, float]], weight: flo
     Raises:
         ExplorerError: no point has a score (points without a number are passed over).
     """
-    return _best([(weight * target + control, alpha) for alpha, target, control in points])
+    return _best([(single_task_score(target, control, weight), alpha) for alpha, target, control in points])
 
 
 def multi_task_choice(points: Sequence[tuple[float, float]]) -> int:

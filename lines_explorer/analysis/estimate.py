@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lines_explorer.analysis.accuracy import wilson
+from lines_explorer.analysis.accuracy import Accuracy, wilson
 from lines_explorer.errors import ExplorerError
 
 PRIOR_IMAGES = 4.0  # what the pooled spread counts for against a task's own, in images
-MISSES = {False: 1.0, True: 0.25}  # reckoned with beside those seen, without and with neighbours that predict
+MISSES = {False: 1.0, True: 0.04}  # reckoned with beside those seen, without and with neighbours that predict
+STRATUM_IMAGES = 2  # that a class must be expected to have among those seen, to be a stratum of its own
 PRIOR_SQUARES = 1.0  # what the pooled sums of squares begin with: one miss
 RIDGE = 2.0  # sum of squares that holds the neighbours' weights to equal ones
 
@@ -199,7 +200,7 @@ def allocation(sizes: Sequence[int], images: int, spreads: Sequence[float] | Non
     return tuple(given)
 
 
-def estimate_accuracies(samples: Mapping[str, Sample]) -> Estimates:
+def estimate_accuracies(samples: Mapping[str, Sample], measured: Mapping[str, Accuracy] | None = None) -> Estimates:
     """The tasks' accuracies on all their images, from those seen; with neighbours, by the difference estimator.
 
     The neighbours' bits predict each image's answer, m = Σₖ wₖ·xₖ; the images seen correct the prediction stratum by
@@ -209,20 +210,24 @@ def estimate_accuracies(samples: Mapping[str, Sample]) -> Estimates:
         value = mean of m over all N images + Σ W_h·ē_h / Σ W_h                    (sums over the strata seen)
         Var   = s²·Σ W_h²·(1 − n_h/N_h)/n_h / (Σ W_h)² + r·p(1 − p)·Σ W_h²         (last sum: strata not seen yet)
 
-    Strata are the classes; those too small to have an image among n, N_h < N/n, are one stratum together.  The
-    weights wₖ are regressed on the images seen of all tasks together, held to equal ones by a ridge.  s² is the
-    variance of e within strata, from their sum of squares Q on f degrees of freedom.  Few images show few misses or
-    none, which is no certainty: what all tasks show, worth 4 images, is added, and c = 1 miss more, or with
-    neighbours, which are rarely wrong, c = 1/4 (with which intervals cover 95 % on real predictions, see the tests):
+    Strata are the classes; those too small to show a variance, with fewer than 2 images expected among n, N_h < 2N/n,
+    are one stratum together.  The weights wₖ are regressed on the images seen of all tasks together, held to equal ones
+    by a ridge.  s² is the variance of e within strata, from their sum of squares Q on f degrees of freedom.  Few images
+    show few misses or none, which is no certainty: what all tasks show, worth 4 images, is added, and c = 1 miss more,
+    or with neighbours, which are rarely wrong, c = 1/25 (with which intervals cover 95 % on real predictions, see the
+    tests):
 
         s² = (Q + 4·r·p(1 − p) + c·κ)/(f + 4)      r: share of the answers' variance left in e, over all tasks
                                                    κ: squared size of a typical miss, over all tasks
 
-    The interval is Wilson's for the number of images, p(1 − p)/Var, that leaves as much doubt; never beyond what is
-    certain, (right so far)/N and (right so far + not seen)/N: it closes when all are seen.
+    The interval is Wilson's for the number of images, p(1 − p)/Var, that leaves as much doubt, half an image wider at
+    both ends: the exact value is a whole number of images, and towards the end, where few misses are left to be found,
+    an interval of their spread alone passes it by (continuity correction).  It never goes beyond what is certain,
+    (right so far)/N and (right so far + not seen)/N: it closes when all are seen.
 
     Args:
         samples: by task, all with the same K neighbours in the same order.
+        measured: tasks of which every image is known to be seen, by their exact accuracies.
 
     Raises:
         ExplorerError: no task, or tasks with different numbers of neighbours.
@@ -234,6 +239,7 @@ def estimate_accuracies(samples: Mapping[str, Sample]) -> Estimates:
     strata = {task: _strata(sample) for task, sample in samples.items()}
     weights = _neighbour_weights([(sample, strata[task]) for task, sample in samples.items()])
     moments = {task: _moments(sample, strata[task], weights) for task, sample in samples.items()}
+    moments |= {task: _closed(accuracy) for task, accuracy in (measured or {}).items()}
     answers, squares, fourth = (
         math.fsum(getattr(task, power) for task in moments.values()) + PRIOR_SQUARES
         for power in ("answers", "squares", "fourth")
@@ -244,7 +250,7 @@ def estimate_accuracies(samples: Mapping[str, Sample]) -> Estimates:
 def _strata(sample: Sample) -> np.ndarray:
     """Int (N,): every image's class, or one number more where the class is too small to be a stratum."""
     sizes = np.bincount(sample.labels)
-    small = sizes * len(sample.seen) < len(sample.labels)
+    small = sizes * len(sample.seen) < STRATUM_IMAGES * len(sample.labels)
     return np.where(small[sample.labels], len(sizes), sample.labels)
 
 
@@ -294,12 +300,23 @@ def _moments(sample: Sample, strata: np.ndarray, weights: np.ndarray) -> _Moment
     )
 
 
+def _closed(accuracy: Accuracy) -> _Moments:
+    """The moments of a task with nothing left to estimate."""
+    correct, n = accuracy.correct, accuracy.n
+    chance = (correct + 1) / (n + 2)
+    return _Moments(accuracy.value, chance, 0.0, 0, 0.0, 0.0, 0.0, seen=0.0, unseen=0.0, correct=correct, n=n, total=n)
+
+
 def _estimate(moments: Sequence[_Moments], variance: float) -> Estimate:
     """The mean of the tasks' values with its interval."""
     tasks = len(moments)
     value = math.fsum(task.value for task in moments) / tasks
     chance = math.fsum(task.chance for task in moments) / tasks
-    low, high = wilson(value, chance * (1 - chance) / variance) if variance > 0 else (value, value)
+    low = high = value
+    if variance > 0:
+        half_image = 0.5 / sum(task.total for task in moments)
+        low, high = wilson(value, chance * (1 - chance) / variance)
+        low, high = low - half_image, high + half_image
     least = math.fsum(task.correct / task.total for task in moments) / tasks
     most = math.fsum((task.correct + task.total - task.n) / task.total for task in moments) / tasks
     return Estimate(

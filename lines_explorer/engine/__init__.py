@@ -9,12 +9,13 @@ from lines_explorer.engine.curves import (
     single_task_recipes,
 )
 from lines_explorer.engine.engine import Engine
+from lines_explorer.engine.estimating import Estimated, EstimatedSummary, EstimatedTask
 from lines_explorer.engine.evaluator import Evaluator, Progress
 from lines_explorer.engine.results import Answers, Evaluation, Summary, TaskScore, TaskSummary, write_results
 from lines_explorer.engine.store import Row, Store
 
 __all__ = [
-    "Answers", "Backend", "Engine", "Evaluation", "Evaluator", "Progress", "Row", "Store", "Summary", "TaskScore",
-    "TaskSummary", "block_recipes", "constant_recipes", "multi_task_recipes", "neighbours", "single_task_recipes",
-    "write_results",
+    "Answers", "Backend", "Engine", "Estimated", "EstimatedSummary", "EstimatedTask", "Evaluation", "Evaluator",
+    "Progress", "Row", "Store", "Summary", "TaskScore", "TaskSummary", "block_recipes", "constant_recipes",
+    "multi_task_recipes", "neighbours", "single_task_recipes", "write_results",
 ]  # fmt: skip

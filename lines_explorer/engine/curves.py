@@ -74,6 +74,25 @@ def neighbours(recipe: Recipe) -> list[Recipe]:
     return [replace(recipe, schedule=other) for other in beside]
 
 
+def family(recipe: Recipe) -> list[Recipe]:
+    """Where stored points of the recipe's own tasks and method are likely: the base, constant λs, and the α×β surface.
+
+    λ and β run over the method's grid, α over the tenths from 0 to 1, each with the recipe's own value among them.
+    """
+    base = Recipe.base(recipe.suite)
+    if not recipe.tasks:
+        return [base]
+    grid = METHODS[recipe.method].grid if recipe.method in METHODS else ()
+    own, kind = recipe.schedule, "lines" if recipe.schedule.kind in (FREE, "constant") else recipe.schedule.kind
+    alphas = dict.fromkeys([step / 10 for step in range(11)])
+    betas = dict.fromkeys([0.0, *grid])
+    if own.kind != FREE:
+        alphas[own.alpha] = betas[own.beta] = None
+    schedules = [constant(scale) for scale in grid]
+    schedules += [Schedule(kind, alpha, beta) for alpha in alphas for beta in betas]
+    return [base, *(replace(recipe, schedule=schedule) for schedule in schedules)]
+
+
 def _tenths_beside(value: float, end: float) -> list[float]:
     """The multiples of 0.1 just below and above ``value`` that lie in 0…``end``."""
     tenths = round(10 * value, 9)

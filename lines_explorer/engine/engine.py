@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lines_explorer.analysis import Accuracy, mean_accuracy, normalized
+from lines_explorer.analysis import Accuracy, Estimate, mean_accuracy, normalized
 from lines_explorer.engine.backend import Backend, Parameters
 from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, neighbours, single_task_recipes
+from lines_explorer.engine.estimating import Estimated, EstimatedSummary, EstimatedTask, Nearest, importance
 from lines_explorer.engine.evaluator import Evaluator, Progress
 from lines_explorer.engine.results import Evaluation, Summary, TaskScore, TaskSummary
 from lines_explorer.engine.runs import Run
@@ -46,6 +47,7 @@ class Engine:
         self.lock = threading.RLock()
         self.idle = idle
         self.worker = Worker(self._drive)
+        self.nearest = Nearest(suite, self.backend.layout.depth, self.store)
         self._watch = SuiteWatch(suite)
         for file in sorted((suite.folder / "results").glob("*.json")) if shipped else ():
             self.store.seed(file, suite.hash)
@@ -56,6 +58,7 @@ class Engine:
     ) -> Iterator[Evaluation]:  # fmt: skip
         """Evaluations of ``recipe`` with growing counts, the last one complete; what is stored comes at once.
 
+        While it grows an evaluation is ``estimated`` as well, helped by the nearest stored points of its family.
         ``score_on`` defaults to all tasks that have ``split``.  Identical concurrent requests share one evaluation.
         When ``stop`` says True (it is asked about 20 times a second) the stream ends as it is, and the device stops
         after its batch unless somebody else waits for the same.  Visitors are served in turn, and a ``visitor`` has
@@ -118,6 +121,25 @@ class Engine:
             tasks=tasks,
         )
 
+    def estimated_summary(self, evaluation: Evaluation, target: Sequence[str]) -> EstimatedSummary:
+        """Estimated means over target and control tasks of an evaluation that grows; denominators as in ``summary``.
+
+        Raises ExplorerError for an evaluation that came from the store, where there is nothing to estimate.
+        """
+        if (found := evaluation.estimated) is None:
+            raise ExplorerError(f"Recipe {evaluation.recipe.hash()} was not evaluated now, so nothing is estimated.")
+        tasks = {
+            task: self._estimated_task(score, found.task(task), target) for task, score in evaluation.scores.items()
+        }
+        targets, controls = ([t for t in tasks if tasks[t].role == role] for role in ("target", "control"))
+        return EstimatedSummary(
+            target=found.mean(targets) if targets else None,
+            control=found.mean(controls) if controls else None,
+            target_normalized=_mean([tasks[task].normalized for task in targets]),
+            control_normalized=_mean([tasks[task].normalized for task in controls]),
+            tasks=tasks, points=found.points,
+        )  # fmt: skip
+
     def single_task_curve(
         self, target: str, kind: str = "lines", points: int = 11, split: str = "validation"
     ) -> list[Evaluation]:
@@ -146,17 +168,28 @@ class Engine:
         expert = Recipe(self.suite.name, (task,), schedule=constant(1.0))
         return self.evaluate(expert, [task], split).scores[task].accuracy
 
-    def _task_summary(self, score: TaskScore, is_target: bool) -> TaskSummary:
+    def _denominator(self, task: str, split: str, is_target: bool) -> tuple[float, str]:
+        """What the protocol divides a task's accuracy by, and whose accuracy that is."""
         if is_target:
-            denominator = self._expert_accuracy(score.task, score.split)
-        else:
-            base = Recipe.base(self.suite.name)
-            denominator = self.evaluate(base, [score.task], score.split).scores[score.task].accuracy
+            return self._expert_accuracy(task, split).value, "expert"
+        base = Recipe.base(self.suite.name)
+        return self.evaluate(base, [task], split).scores[task].accuracy.value, "zero-shot"
+
+    def _task_summary(self, score: TaskScore, is_target: bool) -> TaskSummary:
+        denominator, reference = self._denominator(score.task, score.split, is_target)
         accuracy = score.accuracy
         return TaskSummary(
             task=score.task, role="target" if is_target else "control", accuracy=accuracy.value, low=accuracy.low,
-            high=accuracy.high, correct=score.correct, n=score.n, denominator=denominator.value,
-            normalized=normalized(accuracy.value, denominator.value), reference="expert" if is_target else "zero-shot",
+            high=accuracy.high, correct=score.correct, n=score.n, denominator=denominator,
+            normalized=normalized(accuracy.value, denominator), reference=reference,
+        )  # fmt: skip
+
+    def _estimated_task(self, score: TaskScore, estimate: Estimate, target: Sequence[str]) -> EstimatedTask:
+        is_target = score.task in target
+        denominator, reference = self._denominator(score.task, score.split, is_target)
+        return EstimatedTask(
+            task=score.task, role="target" if is_target else "control", estimate=estimate,
+            normalized=normalized(estimate.value, denominator), denominator=denominator, reference=reference,
         )  # fmt: skip
 
     def _having(self, split: str) -> list[str]:
@@ -190,6 +223,7 @@ class Engine:
         if (stored := self.peek(recipe, tasks, split)) is not None:
             if visitor is not None:
                 self.worker.dismiss(visitor)
+            self.nearest.remember(recipe)
             yield stored
             self._suggest(recipe, tasks, split)
             return
@@ -220,21 +254,27 @@ class Engine:
     def _drive(self, run: Run, stop: Stop) -> None:
         """Evaluates what of the run is not stored, publishing after each batch and keeping each completed task."""
         rows = self._stored(run.recipe, run.tasks, run.split)
-        missing = [(task, run.split) for task in run.tasks if task not in rows]
+        missing = [task for task in run.tasks if task not in rows]
         if not missing:
             run.publish(_stored_evaluation(run.recipe, run.split, run.tasks, rows))
             return
+        weights = importance(run.recipe.tasks, missing)
+        pairs = {(task, run.split): weights[task] for task in missing}
         with self.lock:
             self._watch.check()
+            basis = self.nearest.basis(run.recipe, rows, missing, run.split)
             scores = {task: self._begin(task, run.split, rows.get(task)) for task in run.tasks}
             kept: set[str] = set()
-            for progress in self.evaluator.run(run.recipe, missing, stop, keep=not run.idle):
+            for progress in self.evaluator.run(run.recipe, list(pairs), stop, keep=not run.idle, weights=pairs):
                 self._keep(run, progress, kept)
                 scores = scores | {score.task: score for score in progress.scores}
                 answers = {task: answer for (task, _), answer in progress.answers.items()}
                 evaluation = Evaluation(
-                    run.recipe, run.split, scores, progress.seconds, progress.complete, "evaluated", answers
-                )
+                    run.recipe, run.split, scores, progress.seconds, progress.complete, "evaluated", answers,
+                    Estimated(basis, answers),
+                )  # fmt: skip
+                if evaluation.complete:
+                    self.nearest.remember(run.recipe)
                 run.publish(evaluation)
 
     def _keep(self, run: Run, progress: Progress, kept: set[str]) -> None:

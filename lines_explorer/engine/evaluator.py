@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lines_explorer.analysis.estimate import stratified_order
+from lines_explorer.analysis.estimate import allocation, stratified_order
 from lines_explorer.engine.activations import Activations, Reuse, activation_budget
 from lines_explorer.engine.backend import Backend
 from lines_explorer.engine.pictures import Pair, Pictures, Piece
@@ -23,6 +23,7 @@ from lines_explorer.suites.cache import notice
 
 BATCH = 512
 SMALLEST_BATCH = 8
+FIRST_SHARE, SHORTEST_FIRST = 4, 32  # the first batch is a quarter of a batch, but not below so many images
 AHEAD = 1  # batches a GPU is given before the answers of an earlier one are waited for
 Stop = Callable[[], bool]
 
@@ -46,8 +47,8 @@ class Progress:
 class _Walk:
     """One task's rows in the order in which they are scored."""
 
-    def __init__(self, pair: Pair, total: int, order: np.ndarray, device: torch.device) -> None:
-        self.pair, self.total, self.order = pair, total, order
+    def __init__(self, pair: Pair, total: int, order: np.ndarray, device: torch.device, weight: float) -> None:
+        self.pair, self.total, self.order, self.weight = pair, total, order, weight
         self.index = torch.from_numpy(order).to(device)
         self.right = np.zeros(len(order), dtype=bool)
         self.launched = self.seen = self.correct = 0
@@ -112,21 +113,25 @@ class Evaluator:
         self.backend, self.batch = backend, batch
         self.pictures = Pictures(backend.suite, backend.device)
         self.activations = Activations(activation_budget(backend.device) if budget is None else budget)
+        self._orders: dict[Pair, np.ndarray] = {}
 
     def run(
         self, recipe: Recipe, pairs: Sequence[Pair], stop: Stop = lambda: False,
         orders: Mapping[Pair, np.ndarray] | None = None, keep: bool = True,
+        weights: Mapping[Pair, float] | None = None,
     ) -> Iterator[Progress]:  # fmt: skip
-        """Loads the recipe and scores the (task, split) pairs, yielding after every batch.
+        """Loads the recipe and scores the (task, split) pairs, yielding after every batch, a short one first.
 
-        Each batch holds the same share of every task, and of every class within a task.  ``stop`` is asked before each
-        batch; when it says True the run ends without a complete Progress.  ``orders`` gives for a pair the rows to
-        score, each once, in another order or not all of them.  ``keep`` False leaves no activations behind.
+        Each batch holds the same share of every task, and of every class within a task.  ``weights``, one positive
+        number per pair, give the pairs images in these proportions instead, as far as they have so many.  ``stop`` is
+        asked before each batch; when it says True the run ends without a complete Progress.  ``orders`` gives for a
+        pair the rows to score, each once, in another order or not all of them.  ``keep`` False leaves no activations
+        behind.
 
         Raises ExplorerError when the features are not finite, or when the memory is too small for the least batch.
         """
         started = time.perf_counter()
-        walks = [self._walk(pair, (orders or {}).get(pair)) for pair in pairs]
+        walks = [self._walk(pair, (orders or {}).get(pair), weights and weights[pair]) for pair in pairs]
         self._load(recipe)
         images = sum(len(walk.order) for walk in walks)
         level = max(1, images * self.backend.tower.boundary_bytes())
@@ -142,10 +147,12 @@ class Evaluator:
             under_way.popleft().settle(recipe)
             yield _progress(walks, bits, started)
 
-    def _walk(self, pair: Pair, order: np.ndarray | None) -> _Walk:
+    def _walk(self, pair: Pair, order: np.ndarray | None, weight: float | None) -> _Walk:
         labels = self.backend.suite.images(*pair)[1].numpy()
-        order = stratified_order(labels) if order is None else np.asarray(order, dtype=np.int64)
-        return _Walk(pair, len(labels), order, self.backend.device)
+        if order is None and pair not in self._orders:
+            self._orders[pair] = stratified_order(labels)
+        order = self._orders[pair] if order is None else np.asarray(order, dtype=np.int64)
+        return _Walk(pair, len(labels), order, self.backend.device, len(order) if weight is None else weight)
 
     def _launched(self, walks: Sequence[_Walk], reuse: Reuse, stop: Stop) -> Iterator[_Batch]:
         """The batches of all walks, given to the device; planned anew with smaller ones when the memory ran out."""
@@ -164,12 +171,20 @@ class Evaluator:
             yield batch
 
     def _plan(self, walks: Sequence[_Walk]) -> Iterator[list[tuple[_Walk, int]]]:
-        """For each batch to come, how many images of which walks: the same share of what is left of every one."""
+        """For each batch to come, how many images of which walks: what is left of them, in the walks' proportions."""
         left = [len(walk.order) - walk.launched for walk in walks]
+        weights = [walk.weight for walk in walks]
         batches = -(-sum(left) // self.batch)
-        for number in range(batches):
-            ends = [(-(-count * number // batches), -(-count * (number + 1) // batches)) for count in left]
-            yield [(walk, last - first) for walk, (first, last) in zip(walks, ends, strict=True) if last > first]
+        ends = [-(-sum(left) * (number + 1) // batches) for number in range(batches)]
+        if batches and not any(walk.launched for walk in walks) and ends[0] >= FIRST_SHARE * SHORTEST_FIRST:
+            ends.insert(0, ends[0] // FIRST_SHARE)
+        given = [0] * len(walks)
+        for images in ends:
+            wanted = allocation(left, images, weights) if images < sum(left) else left
+            counts = [max(0, most - had) for most, had in zip(wanted, given, strict=True)]
+            given = [had + count for had, count in zip(given, counts, strict=True)]
+            if shares := [(walk, count) for walk, count in zip(walks, counts, strict=True) if count]:
+                yield shares
 
     def _launch(self, shares: Sequence[tuple[_Walk, int]], reuse: Reuse) -> _Batch:
         pieces = [walk.piece(walk.launched, walk.launched + count) for walk, count in shares]

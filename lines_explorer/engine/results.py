@@ -12,6 +12,7 @@ import numpy as np
 
 from lines_explorer.analysis import Accuracy, Mean
 from lines_explorer.checkpoints.files import written_beside
+from lines_explorer.engine.estimating import Estimated
 from lines_explorer.recipe import Recipe
 
 PRECISION = "float32"
@@ -53,7 +54,8 @@ class Evaluation:
     ``seconds`` is the device time spent on it (when stored: when it was evaluated; nan if not known); ``source`` is
     "stored" or "evaluated".  While ``complete`` is False some scores' ``n`` is below their ``total`` or 0.
     ``answers`` tells image by image, for the tasks that were evaluated for this answer (none of those stored before:
-    see `Engine.stored_answers`).
+    see `Engine.stored_answers`).  ``estimated`` is what they say about the images not scored yet; it is exact once
+    ``complete``, and None when stored.
     """
 
     recipe: Recipe
@@ -63,6 +65,7 @@ class Evaluation:
     complete: bool
     source: str
     answers: Mapping[str, Answers] = field(default_factory=dict, hash=False, compare=False, repr=False)
+    estimated: Estimated | None = field(default=None, hash=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

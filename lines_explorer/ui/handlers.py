@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from lines_explorer.ui import figures, surface_figure, texts
 from lines_explorer.ui.comparison import compare
 from lines_explorer.ui.difference_figure import difference, explained
 from lines_explorer.ui.discretion import openable, without_folders
+from lines_explorer.ui.estimates import estimated_point
 from lines_explorer.ui.links import Links, Page
 from lines_explorer.ui.results import TEST, Results
 from lines_explorer.ui.surface import Surface
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from lines_explorer.engine import Engine, Evaluation
 
 Json = dict[str, Any]
-PACE = 0.12
+PACE, POLL = 0.12, 0.05
 TABS = 2000
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ class Tickets:
 
     def __init__(self, most: int = TABS) -> None:
         self.newest: OrderedDict[str, int] = OrderedDict()
+        self.turns: OrderedDict[tuple[str, int], threading.Lock] = OrderedDict()
         self.most, self.lock = most, threading.Lock()
 
     def take(self, tab: str, number: int) -> None:
@@ -52,6 +55,26 @@ class Tickets:
     def stale(self, tab: str, number: int) -> bool:
         """Whether ``tab`` has asked for something newer."""
         return self.newest.get(tab, 0) > number
+
+    @contextmanager
+    def turn(self, tab: str, number: int, stop: Callable[[], bool]) -> Iterator[None]:
+        """Until it is left, nothing else that ``tab`` asks for under the same number is evaluated; ends as stopped.
+
+        A page has one place in the engine's queue, where a newer request replaces its older one: what one view needs
+        (its point, its lines, its test) comes one after the other.
+        """
+        with self.lock:
+            turn = self.turns.pop((tab, number), None) or threading.Lock()
+            self.turns[tab, number] = turn
+            while len(self.turns) > self.most:
+                self.turns.popitem(last=False)
+        while not (mine := turn.acquire(timeout=POLL)) and not stop():
+            pass
+        try:
+            yield
+        finally:
+            if mine:
+                turn.release()
 
 
 @dataclass(frozen=True)
@@ -122,7 +145,7 @@ class Desk:
         """The part of ``live`` that depends on the view and the page alone."""
         schedule = view.curve(self.results.alpha(view))
         answer = {"link": self.links.write(view, page), "command": view.command(self.suite_word, schedule)}
-        answer |= {"setting": texts.setting(schedule), "point": None}
+        answer |= {"setting": texts.setting(schedule), "point": None, "trouble": bool(self.engine.store.trouble)}
         evaluation = self.results.peek(self.results.recipe(view, schedule))
         if evaluation and not self.results.missing_references():
             return answer | self._described(view, page, evaluation)
@@ -147,43 +170,42 @@ class Desk:
         self.tickets.take(asked.tab, number)
         stop = self._stop(asked)
         if missing := self.results.missing_references():
-            yield from self._evaluate(missing, stop, number)
+            yield from self._evaluate(missing, asked)
             yield {"kind": "family", "family": self.family(view)}
         recipe = self.results.recipe(view, view.curve(self.results.alpha(view)))
-        for evaluation in self._counted(self.results, recipe, None, stop):
+        for evaluation in self._counted(self.results, recipe, None, asked):
             described = self._described(view, asked.page, evaluation)
             yield {"kind": "point", "number": number} | described | _progress(evaluation)
         pin = asked.page.pin
         if pin and not stop() and not self.results.peek(self._recipe(pin)):
-            yield from self._evaluate([(self._recipe(pin), None)], stop, number)
+            yield from self._evaluate([(self._recipe(pin), None)], asked)
             evaluation = self.results.peek(recipe)
             yield {"kind": "pinned", "number": number, "pinned": self._pinned(view, asked.page, evaluation)}
 
     def _lines(self, request: Mapping) -> Iterator[Json]:
         asked = self._read(request)
         stop = self._stop(asked)
-        yield from self._evaluate(self.results.missing_references(), stop, asked.number)
+        yield from self._evaluate(self.results.missing_references(), asked)
         for recipe in self.results.unstored(asked.view):
             if stop():
                 return
-            yield from self._evaluate([(recipe, None)], stop, asked.number)
+            yield from self._evaluate([(recipe, None)], asked)
             yield {"kind": "family", "family": self.family(asked.view)}
 
     def _fill(self, request: Mapping) -> Iterator[Json]:
         asked = self._read(request)
         stop = self._stop(asked)
-        yield from self._evaluate(self.results.missing_references(), stop, asked.number)
+        yield from self._evaluate(self.results.missing_references(), asked)
         for recipe in Surface(self.results, asked.view).unstored():
             if stop():
                 return
-            yield from self._evaluate([(recipe, None)], stop, asked.number)
+            yield from self._evaluate([(recipe, None)], asked)
             yield {"kind": "surface", "surface": self._surface(asked.view)}
 
     def _score_test(self, request: Mapping) -> Iterator[Json]:
         asked = self._read(request)
-        stop = self._stop(asked)
-        yield from self._evaluate(self.test.missing_references(), stop, asked.number, self.test)
-        for evaluation in self._counted(self.test, self._recipe(asked.view), None, stop):
+        yield from self._evaluate(self.test.missing_references(), asked, self.test)
+        for evaluation in self._counted(self.test, self._recipe(asked.view), None, asked):
             progress = _progress(evaluation)
             point = self.test.point(asked.view, evaluation) if evaluation.complete else None
             yield {"kind": "test", "number": asked.number, "point": point} | progress
@@ -195,29 +217,34 @@ class Desk:
         """Says whether the page has moved on."""
         return lambda: self.tickets.stale(asked.tab, asked.number)
 
-    def _evaluate(self, work: list, stop: Callable[[], bool], number: int, on: Results | None = None) -> Iterator[Json]:
+    def _evaluate(self, work: list, asked: Asked, on: Results | None = None) -> Iterator[Json]:
         """Evaluate recipes one after the other, reporting only how far it is."""
         results = on or self.results
         for index, (recipe, score_on) in enumerate(work, start=1):
-            for evaluation in self._counted(results, recipe, score_on, stop):
+            for evaluation in self._counted(results, recipe, score_on, asked):
                 progress = _progress(evaluation)
-                yield {"kind": "progress", "number": number, "step": [index, len(work)]} | progress
+                yield {"kind": "progress", "number": asked.number, "step": [index, len(work)]} | progress
 
-    def _counted(self, results: Results, recipe: Recipe, score_on: Any, stop: Callable) -> Iterator["Evaluation"]:
+    def _counted(self, results: Results, recipe: Recipe, score_on: Any, asked: Asked) -> Iterator["Evaluation"]:
         """The growing evaluation, at a pace that a page can follow; always the last state, none once stopped."""
-        last = -math.inf
-        for evaluation in self.engine.stream(recipe, score_on=score_on, split=results.split, stop=stop):
-            if stop():
-                return
-            if evaluation.complete or time.monotonic() - last >= PACE:
-                last = time.monotonic()
-                yield evaluation
+        stop = self._stop(asked)
+        last, done = -math.inf, False
+        with self.tickets.turn(asked.tab, asked.number, stop):
+            while not (done or stop()):  # again if a request that had not noticed it is stale took the place
+                for evaluation in self.engine.stream(recipe, score_on, results.split, stop, visitor=asked.tab):
+                    if stop():
+                        return
+                    done = evaluation.complete
+                    if done or time.monotonic() - last >= PACE:
+                        last = time.monotonic()
+                        yield evaluation
 
     def _described(self, view: View, page: Page, evaluation: "Evaluation") -> Json:
         """A point, and once it is complete the sentence about it and its difference from what is pinned."""
-        point = self.results.point(view, evaluation)
-        if not point or not evaluation.complete:
-            return {"point": point}
+        if not evaluation.complete:
+            return {"point": estimated_point(self.engine, view, evaluation)}
+        if not (point := self.results.point(view, evaluation)):
+            return {"point": None}
         schedule = evaluation.recipe.schedule
         about = {"sentence": texts.sentence(view, schedule, point, self._references(view), self.titles)}
         about["hover"] = figures.custom(texts.setting(schedule), point, {"mode": view.mode})

@@ -90,7 +90,7 @@ class Results:
         control = summary.control and interval(summary.control, summary.control_normalized)
         target = interval(summary.target, summary.target_normalized)
         point = {"target": target, "control": control, "tasks": tasks, "complete": evaluation.complete}
-        return point | {"weakest": _weakest(tasks, view.targets)}
+        return point | {"weakest": weakest(tasks, view.targets)}
 
     def stored(self, view: View, recipe: Recipe) -> Numbers | None:
         """The numbers of a recipe on all tasks if they are stored; what was read once is kept."""
@@ -147,7 +147,7 @@ class Results:
         return [recipe for recipe in recipes if not self.peek(recipe)]
 
 
-def _weakest(tasks: Numbers, targets: Sequence[str]) -> Numbers | None:
+def weakest(tasks: Numbers, targets: Sequence[str]) -> Numbers | None:
     """The target that keeps the least of its expert's accuracy."""
     known = [(tasks[task]["normalized"], task) for task in targets if tasks[task]["normalized"] is not None]
     if not known:

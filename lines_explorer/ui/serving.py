@@ -26,7 +26,7 @@ def serve(suite: str = "pocket", host: str = LOCAL, port: int = PORT, device: st
     opened = open_suite(suite)
     if said := bill_sentence(opened):
         print(said, file=sys.stderr, flush=True)
-    engine = Engine(opened, device=device)
+    engine = Engine(opened, device=device, idle=True)
     page = build_page(engine, os.environ.get("GRADIO_ROOT_PATH", ""))
     page.queue(api_open=False, max_size=256)
     page.launch(**launch_options(host, port), prevent_thread_lock=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lines_explorer.analysis import pareto_front
+from lines_explorer.analysis import pareto_front, single_task_score
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import lines
@@ -13,9 +13,6 @@ from lines_explorer.ui.view import EDIT, View
 
 if TYPE_CHECKING:
     from lines_explorer.schedule import Schedule
-
-WEIGHT = 2.0
-"""What the target counts for against control in the paper's rule of choice."""
 
 
 def axes(view: View, alpha: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -80,11 +77,11 @@ class Surface:
 
 
 def score(point: Numbers) -> float | None:
-    """What the paper's rule of choice compares: w·target + control, both normalized; target alone without control."""
+    """What the paper's rule of choice compares (``analysis.single_task_score``)."""
     target, control = point["target"]["normalized"], point["control"]
     if target is None or control and control["normalized"] is None:
         return None
-    return WEIGHT * target + control["normalized"] if control else target
+    return single_task_score(target, control["normalized"] if control else None)
 
 
 def front(points: list[Numbers]) -> list[Numbers]:

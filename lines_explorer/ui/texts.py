@@ -1,6 +1,6 @@
 """Every text of the page, in plain English. Sentences are written from the current numbers, never by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lines_explorer.schedule import FREE, Schedule
 from lines_explorer.ui.methods import parameter_words
@@ -119,7 +119,16 @@ KEY = {
     "constant": "constant λ",
     "solid": "current, evaluated",
     "hollow": "current, interpolated",
+    "estimate": "current, estimated",
     "pinned": "pinned A",
+}
+ESTIMATE = {
+    "counted": "Estimate, {done:,} of {total:,} pictures: target {target}",
+    "control": ", control {control}",
+    "helped": " Stored answers help ({points}).",
+    "closes": " The 95 % intervals close when every picture is seen.",
+    "base": "the base",
+    "drawn": "a drawn λ",
 }
 FAULT = "Something failed while answering; the terminal that runs the page has the details."
 PHRASES = {
@@ -130,7 +139,7 @@ PHRASES = {
     "copied": "Copied",
     "interpolated": "Interpolated between evaluated points; the exact result follows.",
     "evaluated": "Evaluated on every validation picture.",
-    "partial": "Evaluated so far; the interval shrinks as pictures come in.",
+    "trouble": "New results cannot be written to the disk: they are kept in memory, until the program ends.",
     "unknown": "Not evaluated yet.",
     "tick": "Tick at least one task to merge.",
     "number": "Type a number within the slider's range.",
@@ -162,6 +171,19 @@ def setting(schedule: Schedule) -> str:
 def unbroken(text: str) -> str:
     """No line break inside ``48.7 %`` or ``α = 0.3``."""
     return text.replace(" %", "\u00a0%").replace(" = ", "\u00a0=\u00a0")
+
+
+def estimate(done: int, total: int, target: Mapping, control: Mapping | None, points: Sequence[str]) -> str:
+    """What is estimated after ``done`` of ``total`` pictures, and which stored points help."""
+
+    def ends(stat: Mapping) -> str:
+        return f"{percent(stat['value'])} ({100 * stat['low']:.1f} to {percent(stat['high'])})"
+
+    text = ESTIMATE["counted"].format(done=done, total=total, target=ends(target))
+    text += ESTIMATE["control"].format(control=ends(control)) if control else ""
+    text += "."
+    text += ESTIMATE["helped"].format(points="; ".join(points)) if points else ""
+    return unbroken(text + ESTIMATE["closes"])
 
 
 def recovered(current: float, expert: float, base: float) -> float | None:

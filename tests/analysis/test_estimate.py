@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lines_explorer.analysis.accuracy import wilson
+from lines_explorer.analysis.accuracy import Accuracy, wilson
 from lines_explorer.analysis.estimate import Sample, allocation, estimate_accuracies, stratified_order
 from lines_explorer.errors import ExplorerError
 
@@ -64,7 +64,7 @@ def test_stratified_mean_by_hand():
     squares = (0.5 + 4 * 0.6 * 0.4 + miss) / 5  # p = (2 + 1)/(3 + 2)
     assert found.variance == pytest.approx(squares * (4 / 9 * (1 / 2) / 2 + 1 / 9 * (1 / 2) / 1))
     low, high = wilson(2 / 3, 0.24 / found.variance)
-    assert (found.low, found.high) == pytest.approx((max(low, 2 / 6), min(high, 5 / 6)))
+    assert (found.low, found.high) == pytest.approx((max(low - 1 / 12, 2 / 6), min(high + 1 / 12, 5 / 6)))
     assert (found.correct, found.n, found.total, found.exact) == (2, 3, 6, False)
 
 
@@ -190,6 +190,37 @@ def test_allocation_gives_all_and_no_more_than_there_is(tasks, share):
     given_to = allocation(sizes, images, spreads)
     assert sum(given_to) == images
     assert all(0 <= n <= size for n, size in zip(given_to, sizes, strict=True))
+
+
+def test_the_interval_reaches_half_an_image_beyond_the_spread():
+    """Five of 40 images left, the neighbour right about all seen: one miss among them must be inside."""
+    labels, known = np.zeros(40, dtype=int), (np.arange(40) % 2 == 0)[None]
+    found = estimate_accuracies({"task": Sample(labels, np.arange(35), known[0, :35], known)}).task("task")
+    spread = wilson(0.5, 0.25 / found.variance)  # p is 1/2
+    assert found.value == 0.5
+    assert (found.low, found.high) == pytest.approx((spread[0] - 1 / 80, spread[1] + 1 / 80), abs=1e-4)
+
+
+def test_rare_classes_show_their_variance_together():
+    """20 classes of 5, one image of each seen: no class shows a variance, the images together do."""
+    labels = np.arange(100) % 20
+    right = np.arange(20) % 4 == 0
+    found = estimate_accuracies({"task": Sample(labels, np.arange(20), right, np.zeros((0, 100)))})
+    assert found.moments["task"].freedom == 19
+    assert found.moments["task"].within == pytest.approx(20 * 0.25 * 0.75)
+
+
+def test_measured_tasks_count_in_means_without_doubt():
+    rng = np.random.default_rng(0)
+    labels, truth = np.arange(60) % 3, rng.random(60) < 0.6
+    sample = Sample(labels, np.arange(20), truth[:20], np.zeros((0, 60)))
+    alone = estimate_accuracies({"new": sample}).task("new")
+    both = estimate_accuracies({"new": sample}, {"old": Accuracy(9, 12)})
+    old, mean = both.task("old"), both.mean()
+    assert old.exact and (old.value, old.low, old.high, old.variance) == (0.75, 0.75, 0.75, 0.0)
+    assert both.task("new") == alone
+    assert mean.value == pytest.approx((alone.value + 0.75) / 2) and not mean.exact
+    assert 0 < mean.variance < alone.variance / 3.9
 
 
 def test_what_cannot_be_estimated_is_refused():

@@ -78,3 +78,29 @@ def test_predictions_stay_on_the_device_and_say_where_there_is_none(backend: Bac
     with torch.inference_mode():
         start.activations[2] = float("nan")
     assert backend.predict(start, [("shapes", 4)]).tolist() == [*expected[:2].tolist(), -1, int(expected[3])]
+
+
+def test_weights_share_out_the_images_and_leave_none_out(backend: Backend) -> None:
+    weights = dict(zip(PAIRS, (2.0, 1.0, 1.0), strict=True))
+    steps = list(Evaluator(backend, batch=20).run(RECIPE, PAIRS, weights=weights))
+    counts = [[score.n for score in step.scores] for step in steps]
+    assert counts[0] == [10, 5, 5] and counts[-1] == [N] * 3 and steps[-1].complete
+    assert (np.diff(counts, axis=0) >= 0).all()
+    assert steps[-1].scores == last(Evaluator(backend)).scores
+
+
+def test_the_first_batch_is_short_so_that_something_is_known_soon(backend: Backend, monkeypatch) -> None:
+    monkeypatch.setattr("lines_explorer.engine.evaluator.SHORTEST_FIRST", 10)
+    counts = [sum(score.n for score in step.scores) for step in Evaluator(backend, batch=60).run(RECIPE, PAIRS)]
+    assert counts == [15, 60, 120]
+
+
+def test_the_order_of_a_split_is_computed_once(backend: Backend, monkeypatch) -> None:
+    evaluator, made = Evaluator(backend), []
+    monkeypatch.setattr(
+        "lines_explorer.engine.evaluator.stratified_order",
+        lambda labels: (made.append(len(labels)), np.arange(len(labels)))[1],
+    )
+    for _ in range(2):
+        last(evaluator)
+    assert made == [N] * 3

@@ -185,11 +185,11 @@ def test_a_fault_in_idle_work_is_nobodys(engine: Engine, monkeypatch: pytest.Mon
     engine.idle = True
     run, asked = engine.evaluator.run, []
 
-    def break_idle(recipe: Recipe, *arguments, keep: bool):
+    def break_idle(recipe: Recipe, *arguments, keep: bool, weights: dict):
         asked.append(recipe)
         if not keep:
             raise ZeroDivisionError
-        return run(recipe, *arguments, keep=keep)
+        return run(recipe, *arguments, keep=keep, weights=weights)
 
     monkeypatch.setattr(engine.evaluator, "run", break_idle)
     assert engine.evaluate(RECIPE).complete

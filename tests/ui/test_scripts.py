@@ -181,3 +181,10 @@ def test_csv_keeps_names_and_leaves_out_what_is_not_known():
     cells = dict(zip(head.split(","), line.removeprefix('"A, ""b""",').split(","), strict=False))
     assert line.startswith('"A, ""b""",target,0.5,,0.25')
     assert len(head.split(",")) - 1 == len(cells) and end == ""
+
+
+@pytest.mark.parametrize("known", ["evaluated", "estimated", "interpolated"])
+def test_csv_says_what_the_current_numbers_are(known):
+    row = {"name": "Shapes", "role": "target", "known": known, "current": {"value": 0.25, "n": 10, "total": 40}}
+    head, line, _ = run("LX.csv(r)", r=[row]).split("\r\n")
+    assert dict(zip(head.split(","), line.split(","), strict=True))["current_is"] == known

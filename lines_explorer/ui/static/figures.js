@@ -86,7 +86,8 @@
     return window.Plotly.downloadImage({ data: host.data, layout }, { format, filename: `lines-explorer-${name}`, ...size });
   };
 
-  /* The mark of the current model: solid where evaluated, hollow where interpolated, with 95 % whiskers. */
+  /* The mark of the current model: solid where evaluated, hollow where interpolated or estimated, with 95 % whiskers;
+     those of an estimate are broad, for they close as pictures are seen. */
   const mark = (x, y, solid, size) => ({
     type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -size, x1: size, y0: -size, y1: size,
     line: { color: solid ? tokens.paper : tokens.ink, width: 2 }, fillcolor: solid ? tokens.ink : tokens.paper,
@@ -97,6 +98,10 @@
     line: { color: tokens.paper, width: 1.5 }, fillcolor: roles.pinned,
   });
   const bar = (x0, x1, y0, y1, color = tokens.ink) => ({ type: "line", x0, x1, y0, y1, line: { color, width: 1.6 } });
+  const reach = (point, x0, x1, y0, y1) => {
+    if (!point.estimate) return bar(x0, x1, y0, y1);
+    return { ...bar(x0, x1, y0, y1), line: { color: tokens.ink, width: 8 }, opacity: 0.3, name: "estimate" };
+  };
   const pct = (share) => 100 * share;
   const upright = (x) => ({ ...bar(x, x, 0, 1), yref: "paper", layer: "below", line: { color: tokens.muted, width: 1 } });
 
@@ -105,9 +110,9 @@
       const shapes = [];
       for (const [one, color] of [[pinned?.point, roles.pinned], [point, tokens.ink]]) {
         if (!one) continue;
-        const x = LX.across(one), y = pct(one.target.value);
-        shapes.push(bar(x, x, pct(one.target.low), pct(one.target.high), color));
-        if (one.control) shapes.push(bar(pct(one.control.low), pct(one.control.high), y, y, color));
+        const x = LX.across(one), y = pct(one.target.value), span = one === point ? reach.bind(null, one) : bar;
+        shapes.push(span(x, x, pct(one.target.low), pct(one.target.high), color));
+        if (one.control) shapes.push(span(pct(one.control.low), pct(one.control.high), y, y, color));
         shapes.push(one === point ? mark(x, y, point.exact, 8) : pin(x, y, 9));
       }
       return shapes;
@@ -119,14 +124,14 @@
       if (!point || knob === null) return shapes;
       shapes.push(upright(knob));
       for (const stat of [point.target, point.control])
-        if (stat) shapes.push(bar(knob, knob, pct(stat.low), pct(stat.high)), mark(knob, pct(stat.value), point.exact, 6));
+        if (stat) shapes.push(reach(point, knob, knob, pct(stat.low), pct(stat.high)), mark(knob, pct(stat.value), point.exact, 6));
       return shapes;
     },
     tasks({ point, pinned, family }) {
       return family.figures.tasks.meta.order.flatMap((task, row) => {
         const stat = point?.tasks[task], old = pinned?.point?.tasks[task], shapes = [];
         if (old) shapes.push(pin(pct(old.value), row, 7));
-        if (stat) shapes.push(bar(pct(stat.low), pct(stat.high), row, row), mark(pct(stat.value), row, point.exact, 6));
+        if (stat) shapes.push(reach(point, pct(stat.low), pct(stat.high), row, row), mark(pct(stat.value), row, point.exact, 6));
         return shapes;
       });
     },

@@ -150,7 +150,7 @@
     LX.formula(S.view, curve, boot.blocks);
     const doing = S.family && !S.family.ready ? phrases.references : phrases.evaluating;
     if (!point?.sentence) LX.say(LX.fill(doing, { setting: LX.setting(S.view, curve) }), "waiting");
-    LX.state(!point ? phrases.unknown : point.partial ? phrases.partial : point.exact ? phrases.evaluated : phrases.interpolated);
+    LX.state(!point ? phrases.unknown : point.estimate?.said ?? (point.exact ? phrases.evaluated : phrases.interpolated));
     tools();
     if (other && S.family) {
       S.schedule = S.view.schedule;
@@ -199,11 +199,11 @@
   const table = () => S.family && LX.table(tableState());
   const report = () => ({
     suite: boot.suite, link: location.href, command: LX.find("command").textContent, sentence: LX.find("sentence").textContent,
-    evaluated: Boolean(S.point?.exact && !S.point.partial), split: "validation", view: S.view, pinned: S.page.pin, rows: LX.rows(tableState()),
+    evaluated: Boolean(S.point?.exact), estimate: S.point?.estimate ?? null, split: "validation", view: S.view, pinned: S.page.pin, rows: LX.rows(tableState()),
   });
   const tools = () => {
-    const { canUndo, canRedo } = S.history, known = S.point?.exact && !S.point.partial;
-    LX.showTools({ canUndo, canRedo, canPin: Boolean(known) });
+    const { canUndo, canRedo } = S.history;
+    LX.showTools({ canUndo, canRedo, canPin: Boolean(S.point?.exact) });
   };
 
   /* Tier 1: one question on its way, the newest state wins. */
@@ -231,6 +231,7 @@
     LX.notice(answer.error ?? null);
     if (answer.error) { S.exact = sent; return LX.say(phrases.unknown, "waiting"); }
     LX.command(answer.command);
+    LX.trouble(answer.trouble ? phrases.trouble : null);
     S.link = answer.link;
     linkTimer ||= setTimeout(writeLink, LINK_MS);
     comparing(answer.pinned);
@@ -298,7 +299,7 @@
     LX.progress(message.done, message.total, step + count);
     if (message.kind === "test" && message.point) tested(message.point);
     if (message.kind !== "point" || !message.point) return;
-    if (!message.sentence) return show({ ...message.point, exact: true, partial: true }, false);
+    if (!message.sentence) return show({ ...message.point, exact: false }, false);
     comparing(message.pinned);
     exact(message, false);
     wantSurface();

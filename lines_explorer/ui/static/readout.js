@@ -15,10 +15,12 @@
     find("sentence").dataset.state = state;
   };
   LX.state = (text) => put("state", text);
-  LX.notice = (text) => {
-    put("notice", text ?? "");
-    find("notice").hidden = !text;
+  const warn = (name) => (text) => {
+    put(name, text ?? "");
+    find(name).hidden = !text;
   };
+  LX.notice = warn("notice");
+  LX.trouble = warn("trouble");
   LX.command = (text) => put("command", text);
 
   LX.progress = (done, total, text) => {
@@ -49,7 +51,9 @@
     return `λ⁽ˡ⁾ = α + β·(l−1)/(L−1) = ${short(alpha)} ${sign} ${size}·(l−1)/${blocks - 1}; outside the blocks α = ${short(alpha)}`;
   };
 
-  const ends = (stat) => (stat ? `${pct(stat.value)} [${pct(stat.low)} – ${pct(stat.high)}]` : "–");
+  const estimated = (stat) => Number.isFinite(stat?.total) && stat.n < stat.total;
+  const ends = (stat) => (stat ? `${estimated(stat) ? "≈ " : ""}${pct(stat.value)} [${pct(stat.low)} – ${pct(stat.high)}]` : "–");
+  const pictures = (stat) => (!stat ? "–" : estimated(stat) ? `estimate, ${stat.n} of ${stat.total}` : String(stat.n));
   const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
   const change = (found) => {
     if (!found || !Number.isFinite(found.value)) return "–";
@@ -60,17 +64,18 @@
   /* What is known of every task and of both means, one object a row. `state`: point, test, pinned, family, titles. */
   LX.rows = ({ point, test, pinned, family, titles }) => {
     const rows = [];
+    const known = !point ? "" : point.estimate ? "estimated" : point.exact ? "evaluated" : "interpolated";
     const expertOf = (task) => (family.expert ? family.expert.tasks[task] : family.experts[task]);
     for (const [role, tasks] of [["target", family.targets], ["control", family.controls]]) {
       for (const task of tasks)
         rows.push({
-          name: titles[task], task, role, base: family.base?.tasks[task], expert: expertOf(task), current: point?.tasks[task],
+          name: titles[task], task, role, known, base: family.base?.tasks[task], expert: expertOf(task), current: point?.tasks[task],
           pinned: pinned?.point?.tasks[task], difference: pinned?.differences?.tasks[task], test: test?.tasks[task],
         });
       if (tasks.length < 2) continue;
       const expert = family.expert ? family.expert[role] : role === "target" ? family.ceiling : null;
       rows.push({
-        name: `Mean of ${role} tasks`, task: "", role, base: family.base?.[role], expert, current: point?.[role],
+        name: `Mean of ${role} tasks`, task: "", role, known, base: family.base?.[role], expert, current: point?.[role],
         pinned: pinned?.point?.[role], difference: pinned?.differences?.[role], test: test?.[role],
       });
     }
@@ -88,7 +93,7 @@
     cell(row, name, "th").scope = "row";
     const by = current?.reference ? ` of the ${current.reference === "expert" ? "expert’s" : "base’s"} ${pct(current.denominator)}` : "";
     const texts = [role, base ? pct(base.value) : "–", expert ? pct(expert.value) : "–", ends(current),
-      current ? `${pct(current.normalized)}${by}` : "–", current ? String(current.n) : "–"];
+      current ? `${pct(current.normalized)}${by}` : "–", pictures(current)];
     for (const text of texts) cell(row, text);
     cell(row, ends(pinned)).classList.add("lx-a");
     const changed = cell(row, change(difference));

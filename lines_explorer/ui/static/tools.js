@@ -11,6 +11,7 @@
       pinned: (r) => r.pinned?.value, difference: (r) => r.difference?.value, difference_low: (r) => r.difference?.low,
       difference_high: (r) => r.difference?.high, within_noise: (r) => r.difference?.within, judged_by: (r) => r.difference?.how,
       test: (r) => r.test?.value, test_low: (r) => r.test?.low, test_high: (r) => r.test?.high, test_n: (r) => r.test?.n,
+      current_is: (r) => r.known,
     };
     const quoted = (value) => {
       const text = String(value ?? "");
