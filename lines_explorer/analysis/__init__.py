@@ -18,6 +18,7 @@ from lines_explorer.analysis.estimate import (
     estimate_accuracies,
     stratified_order,
 )
+from lines_explorer.analysis.matching import may_be_chance, nearest_control, verdicts
 from lines_explorer.analysis.paired import (
     PairedDifference,
     holm,
@@ -52,16 +53,19 @@ __all__ = [
     "constrained_rule",
     "estimate_accuracies",
     "holm",
+    "may_be_chance",
     "mcnemar",
     "mean_accuracy",
     "mean_normalized",
     "mean_paired_difference",
     "multi_task_choice",
     "multi_task_rule",
+    "nearest_control",
     "normalized",
     "paired_difference",
     "pareto_front",
     "single_task_choice",
     "single_task_rule",
     "stratified_order",
+    "verdicts",
 ]

@@ -36,10 +36,10 @@ class Watched(Engine):
         super().__init__(*arguments)
         self.evaluated: list[Recipe] = []
 
-    def stream(self, recipe, score_on=None, split="validation", stop=None):
+    def stream(self, recipe, score_on=None, split="validation", stop=None, visitor=None):
         if self.peek(recipe, score_on, split) is None:
             self.evaluated.append(recipe)
-        return super().stream(recipe, score_on, split, stop)
+        return super().stream(recipe, score_on, split, stop, visitor)
 
 
 @pytest.fixture(scope="module")
