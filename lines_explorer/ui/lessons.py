@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lines_explorer.errors import ExplorerError
 from lines_explorer.ui import lesson_texts as say
 from lines_explorer.ui.facts import Facts, Place, Row, Untold
 from lines_explorer.ui.stories import (
@@ -279,6 +280,8 @@ def step(facts: Facts, name: str) -> Step:
         fields = ROWS[name][1](facts)
     except Untold as untold:
         return Step(name, say.TITLES[name], needs=tuple(untold.needs))
+    except ExplorerError as error:
+        return Step(name, say.TITLES[name], str(error))
     fields["move"] = say.MOVES[name].format(knob=fields.pop("knob", math.nan))
     fields |= {key: unbroken(fields[key]) for key in ("question", "move", "answer")}
     return Step(name, say.TITLES[name], **fields)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lines_explorer.errors import ExplorerError
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import lines
 from lines_explorer.ui import story_texts as say
@@ -192,6 +193,8 @@ def tell(facts: Facts, name: str) -> Story:
     except Untold as untold:
         caption = say.GUIDE["untold"].format(number=len(untold.needs))
         return Story(name, say.TITLES[name], caption, *_fallback(facts, name), tuple(untold.needs))
+    except ExplorerError as error:
+        return Story(name, say.TITLES[name], str(error), *_fallback(facts, name))
 
 
 def all_stories(facts: Facts) -> list[Story]:

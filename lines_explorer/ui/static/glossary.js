@@ -1,7 +1,7 @@
 /* The field's words, explained where they are hovered, focused or touched. Escape closes. */
 (() => {
   const LX = (window.LinesExplorer ??= {});
-  const PLACES = ".lx-lede, .lx-hint, .lx-split > p:first-child, .lx-share > p, .lx-search > span";
+  const PLACES = ".lx-lede, .lx-hint, .lx-split > p:first-child";
   let terms = [], pattern = null, bubble = null, shown = null, timer = 0;
 
   /* One expression for all terms, the longest words first; no part of a longer word. */

@@ -36,8 +36,8 @@
     begin();
   };
   const begin = () => {
-    const { start, needs } = step();
-    if (!needs) page.open(start, { pin: null, guide: `lesson-${name()}` });
+    const { start } = step();
+    if (start) page.open(start, { pin: null, guide: `lesson-${name()}` });
     draw(true);
   };
   const go = (by) => {
@@ -71,7 +71,7 @@
   const draw = (focus) => {
     const host = LX.find("lesson"), own = step();
     host.hidden = false;
-    const asking = phase === ASK && own && !own.needs;
+    const asking = phase === ASK && own?.start;
     document.body.dataset.lxLesson = asking ? ASK : phase === ASK ? "wait" : phase;
     const place = LX.make("p", LX.fill(words.step, { step: at + 1, steps: steps.length }), { class: "lx-place" });
     const title = LX.make("h3", steps[at][1], { tabindex: "-1" });
@@ -96,8 +96,9 @@
   const known = (own) => {
     const question = LX.make("p", null, { class: "lx-question" });
     LX.putWords(question, own.question);
+    if (!own.start) return [question];
     if (phase === ASK) return [question, form(own), LX.make("p", words.intro, { class: "lx-hint" })];
-    const verdict = LX.fill(words.said, { said: spoken(own) });
+    const verdict = LX.fill(words.wrong, { said: spoken(own) });
     if (phase === MOVE) {
       const move = LX.make("p", `${verdict} ${LX.fill(words.move, { move: own.move })}`);
       return [question, move, LX.pressable(words.do, carry, { "data-lx-lesson-go": "do" })];

@@ -1,7 +1,7 @@
 /* Stories: one click sets the whole view; the caption comes from the server, written from the stored results. */
 (() => {
   const LX = (window.LinesExplorer ??= {});
-  let page, words, told = null, asking = null, open = null;
+  let page, words, told = null, asking = null, open = null, shown = null;
 
   /* The numbers of all stories and steps, asked for once; again when more is stored. */
   LX.tellings = (anew) => {
@@ -63,6 +63,7 @@
   const draw = (story) => {
     const host = LX.find("story");
     host.hidden = false;
+    shown = story && story.title + story.caption;
     if (!story) return host.replaceChildren(LX.make("p", words.telling));
     const text = LX.make("p"), row = LX.make("p", null, { class: "lx-row" });
     LX.putWords(text, story.caption);
@@ -85,7 +86,7 @@
   const refreshStory = () => {
     const story = told?.stories[open], { S, boot } = page;
     if (!story) return;
-    draw(story);
+    if (shown !== story.title + story.caption) draw(story);
     const here = LX.sameSetting(S.view, story.view, S.family, boot.blocks);
     LX.find("story").querySelector('[data-lx-guide="again"]').hidden = here;
   };
