@@ -9,7 +9,10 @@ from dataclasses import replace
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
-from lines_explorer.schedule import FREE, Schedule, constant, lines, single_task
+from lines_explorer.schedule import FREE, Schedule, constant, free, lines, single_task
+
+TURNED = 0.3
+"""The γ of LiNeS whose order over depth is put to the test."""
 
 
 def single_task_recipes(suite: str, target: str, kind: str = "lines", points: int = 11) -> list[Recipe]:
@@ -20,6 +23,15 @@ def single_task_recipes(suite: str, target: str, kind: str = "lines", points: in
 def constant_recipes(suite: str, target: str, points: int = 11) -> list[Recipe]:
     """The WiSE-FT line θ₀ + λτ for λ from 1 (the expert) to 0 (the base) in ``points`` equal steps."""
     return [Recipe(suite, (target,), schedule=constant(scale)) for scale in _falling(points)]
+
+
+def reversed_recipe(suite: str, task: str, blocks: int) -> Recipe:
+    """LiNeS with γ = ``TURNED`` on one expert, its block factors in reverse order: the whole update in the first block.
+
+    Outside the blocks the factor is γ, as it is under LiNeS; factors have four decimals.
+    """
+    factors = [round(factor, 4) for factor in single_task(TURNED).block_factors(blocks)]
+    return Recipe(suite, (task,), schedule=free(factors[::-1], TURNED))
 
 
 def multi_task_recipes(suite: str, tasks: Sequence[str], method: str, alpha: float | None) -> list[Recipe]:

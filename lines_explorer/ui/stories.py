@@ -8,17 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lines_explorer.engine.curves import TURNED, reversed_recipe
 from lines_explorer.errors import ExplorerError
 from lines_explorer.recipe import Recipe
-from lines_explorer.schedule import lines
 from lines_explorer.ui import story_texts as say
 from lines_explorer.ui.facts import Facts, Place, Row, Untold
 from lines_explorer.ui.texts import setting, unbroken
 from lines_explorer.ui.view import CONSTANT, LINES, View
 
 SUM, AVERAGE = "sum", "average"
-GAMMA = 0.3
-"""The γ of LiNeS that is turned round: λ from 0.3 in the first block to 1 in the last."""
 
 
 @dataclass(frozen=True)
@@ -237,9 +235,9 @@ def level_pair(facts: Facts, target: str) -> tuple[Place, Place, dict[str, Any]]
 def order_pair(facts: Facts) -> tuple[Place, Place]:
     """LiNeS with γ = 0.3 on the most forgetful expert, and the same factors in reverse order."""
     target = most_forgetful(facts).view.target
-    factors = lines(GAMMA, 1 - GAMMA).block_factors(facts.catalogue.blocks)
-    views = [facts.edit(target, gamma=GAMMA), facts.drawn(target, factors[::-1], GAMMA)]
-    first, turned = facts.places([(GAMMA, view) for view in views])
+    schedule = reversed_recipe(facts.suite.name, target, facts.catalogue.blocks).schedule
+    views = [facts.edit(target, gamma=TURNED), facts.drawn(target, schedule.factors, schedule.rest)]
+    first, turned = facts.places([(TURNED, view) for view in views])
     return first, turned
 
 

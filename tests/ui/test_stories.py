@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lines_explorer.analysis.paired import mean_paired_difference
-from lines_explorer.engine import Engine, Store
+from lines_explorer.engine import Engine, Store, reversed_recipe
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
@@ -40,7 +40,7 @@ def everything() -> list[Recipe]:
     for task in TASKS:
         for gamma in GAMMAS:
             recipes += [Recipe("tiny", (task,), schedule=s) for s in (lines(gamma, 1 - gamma), constant(gamma))]
-        recipes.append(Recipe("tiny", (task,), schedule=free((1.0, 0.65, 0.3), 0.3)))
+        recipes.append(reversed_recipe("tiny", task, 3))
     for method in ("sum", "average"):
         alpha = 1 / 3 if method == "sum" else 1.0
         for knob in METHODS[method].grid:
@@ -124,6 +124,12 @@ def test_every_storys_link_opens_its_view_and_its_pin(told):
                 recipe = guide.facts.recipe(guide.links.catalogue.read(sent))
                 assert guide.facts.recipe(view).hash() == recipe.hash()
                 assert guide.facts.results.peek(recipe)
+
+
+def test_the_order_that_is_tested_is_that_of_lines_turned_round():
+    """What a suite ships is what the story opens: λ from 1 in the first block to 0.3 in the last."""
+    assert reversed_recipe("tiny", "shapes", 3) == Recipe("tiny", ("shapes",), schedule=free((1.0, 0.65, 0.3), 0.3))
+    assert len(reversed_recipe("tiny", "shapes", 12).schedule.factors) == 12
 
 
 def test_captions_agree_with_recomputed_numbers(told):
