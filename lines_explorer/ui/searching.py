@@ -133,9 +133,10 @@ def said(goal: Goal, setting: str, numbers: tuple[int, int], best: Point) -> str
     """What was chosen, by which rule, on how many points of which split."""
     words = texts.SEARCH
     grid, finer = numbers
+    whose = "expert’s" if len(best.recipe.tasks) == 1 else "experts’"
     text = words["found"].format(setting=setting, rule=words[goal.kind].format(floor=texts.percent(goal.floor, 0)))
     text += words["points" if finer else "grid"].format(grid=grid, finer=finer, all=grid + finer)
-    text += words["target"].format(target=texts.percent(best.target))
+    text += words["target"].format(target=texts.percent(best.target), whose=whose)
     return texts.unbroken(
         text + (words["control"].format(control=texts.percent(best.control)) if best.summary.control else ".")
     )

@@ -115,7 +115,7 @@ SEARCH = {
     "constrained": "the largest target that keeps {floor} of the base’s control",
     "grid": "among the {grid} points of the paper’s grid.",
     "points": "among {all} points, {grid} of the paper’s grid and {finer} finer ones beside the best.",
-    "target": " It has {target} of the experts’ target",
+    "target": " It has {target} of the {whose} target",
     "control": " and {control} of the base’s control.",
 }
 KEY = {
