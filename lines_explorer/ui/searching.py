@@ -28,7 +28,7 @@ class Hunt:
     """
 
     def __init__(self, results: Results, view: View, rule: Any) -> None:
-        if rule not in ROUNDS:
+        if not isinstance(rule, str) or rule not in ROUNDS:
             raise ExplorerError(f"Unknown search {str(rule)[:40]!r}; choose one of {', '.join(ROUNDS)}.")
         self.results, self.rule = results, rule
         self.kind = CONSTANT if view.schedule == CONSTANT else LINES
