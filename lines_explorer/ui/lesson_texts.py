@@ -22,7 +22,6 @@ WORDS = {
     "wrong": "You said {said}.",
     "untold": "This step speaks of {number} models that are not evaluated.",
     "answer": "Your prediction",
-    "wait": "The answer follows when the point is evaluated.",
     "over": "That was all. Stories, sliders and the search buttons lead on.",
     "leave": "Close the lesson",
 }

@@ -10,7 +10,6 @@ from typing import Any
 
 from lines_explorer.engine.curves import TURNED, reversed_recipe
 from lines_explorer.errors import ExplorerError
-from lines_explorer.recipe import Recipe
 from lines_explorer.ui import story_texts as say
 from lines_explorer.ui.facts import Facts, Place, Row, Untold
 from lines_explorer.ui.texts import setting, unbroken
@@ -244,11 +243,6 @@ def order_pair(facts: Facts) -> tuple[Place, Place]:
 def tally(verdicts: Sequence[int]) -> tuple[int, int, int]:
     """How many are better, within noise, worse."""
     return verdicts.count(1), verdicts.count(0), verdicts.count(-1)
-
-
-def needed(stories: Sequence[Story]) -> list[tuple[Recipe, tuple[str, ...] | None]]:
-    """What several stories need, each once."""
-    return list(dict.fromkeys(row for story in stories for row in story.needs))
 
 
 def _own(facts: Facts, first: Place, second: Place) -> dict[str, Any]:

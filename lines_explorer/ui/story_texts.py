@@ -15,7 +15,6 @@ GUIDE = {
     "evaluate": "Evaluate what it needs ({number} models)",
     "telling": "Reading the stored results …",
     "untold": "Not told yet: {number} of the models it speaks of are not evaluated.",
-    "chosen": "Story",
 }
 TITLES = {
     "forgets": "What an expert forgets",

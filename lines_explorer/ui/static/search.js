@@ -30,6 +30,9 @@
     busy(false);
   };
 
+  /* The sliders rest elsewhere: whatever became of the search, it is over. */
+  LX.searchRests = () => hunting !== null && page.S.number !== hunting && end();
+
   LX.searchHeard = (message) => {
     if (hunting === null || message.number !== hunting) return ["search", "found"].includes(message.kind);
     if (message.kind === "end" || message.kind === "error") { end(); return false; }

@@ -105,10 +105,12 @@
   LX.rested = () => {
     LX.storyRests();
     LX.lessonRests();
+    LX.searchRests();
   };
 
   /* What a link opens besides its view. */
   LX.guided = (name) => {
+    if (!name) { LX.closeStory(); LX.closeLesson(); }
     const [kind, own] = name.split("-");
     if (kind === "story") LX.openStory(own, false);
     if (kind === "lesson") LX.openLesson(own);
