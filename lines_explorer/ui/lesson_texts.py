@@ -73,7 +73,8 @@ def zero_question(title: str, n: int, classes: int) -> str:
 
 def zero_answer(title: str, value: str, ends: str, classes: int) -> str:
     """Step ``zero``."""
-    return f"It gets {value} of {title} right, with a 95 % interval of {ends}; guessing gives {percent(1 / classes)}."
+    text = f"It gets {value} of {title} right, with a 95 % interval of {ends}; guessing gives {percent(1 / classes)}. "
+    return f"{text}This is its zero-shot accuracy."
 
 
 def expert_question(title: str, base: str) -> str:
