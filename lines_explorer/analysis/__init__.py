@@ -19,6 +19,7 @@ from lines_explorer.analysis.estimate import (
     estimate_accuracies,
     stratified_order,
 )
+from lines_explorer.analysis.matching import may_be_chance, nearest_control, verdicts
 from lines_explorer.analysis.paired import (
     PairedDifference,
     holm,
@@ -55,12 +56,14 @@ __all__ = [
     "estimate_accuracies",
     "holm",
     "knockout",
+    "may_be_chance",
     "mcnemar",
     "mean_accuracy",
     "mean_normalized",
     "mean_paired_difference",
     "multi_task_choice",
     "multi_task_rule",
+    "nearest_control",
     "normalized",
     "paired_difference",
     "pareto_front",
@@ -68,4 +71,5 @@ __all__ = [
     "single_task_rule",
     "single_task_score",
     "stratified_order",
+    "verdicts",
 ]

@@ -2,10 +2,12 @@
 
 from lines_explorer.engine.backend import Backend
 from lines_explorer.engine.curves import (
+    TURNED,
     block_recipes,
     constant_recipes,
     multi_task_recipes,
     neighbours,
+    reversed_recipe,
     single_task_recipes,
 )
 from lines_explorer.engine.engine import Engine
@@ -16,6 +18,6 @@ from lines_explorer.engine.store import Row, Store
 
 __all__ = [
     "Answers", "Backend", "Engine", "Estimated", "EstimatedSummary", "EstimatedTask", "Evaluation", "Evaluator",
-    "Progress", "Row", "Store", "Summary", "TaskScore", "TaskSummary", "block_recipes", "constant_recipes",
-    "multi_task_recipes", "neighbours", "single_task_recipes", "write_results",
+    "Progress", "Row", "Store", "Summary", "TURNED", "TaskScore", "TaskSummary", "block_recipes", "constant_recipes",
+    "multi_task_recipes", "neighbours", "reversed_recipe", "single_task_recipes", "write_results",
 ]  # fmt: skip

@@ -13,6 +13,8 @@ from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import FREE, Schedule, constant, free, lines, single_task
 
 Parameters = tuple[tuple[str, Any], ...]
+TURNED = 0.3
+"""The γ of LiNeS whose order over depth is put to the test."""
 
 
 def single_task_recipes(
@@ -45,6 +47,15 @@ def block_recipes(suite: str, target: str, depth: int, points: int = 5) -> dict[
             drawn = constant(1.0) if scale == 1 else free(factors, 1.0 if place else scale)
             rows.append((scale, Recipe(suite, (target,), schedule=drawn)))
     return scaled
+
+
+def reversed_recipe(suite: str, task: str, blocks: int) -> Recipe:
+    """LiNeS with γ = ``TURNED`` on one expert, its block factors in reverse order: the whole update in the first block.
+
+    Outside the blocks the factor is γ, as it is under LiNeS; factors have four decimals.
+    """
+    factors = [round(factor, 4) for factor in single_task(TURNED).block_factors(blocks)]
+    return Recipe(suite, (task,), schedule=free(factors[::-1], TURNED))
 
 
 def multi_task_recipes(suite: str, tasks: Sequence[str], method: str, alpha: float | None) -> list[Recipe]:

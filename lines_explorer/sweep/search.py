@@ -88,21 +88,41 @@ def search(
     Raises:
         ExplorerError: rounds out of range, no control tasks although the goal needs them, or what the goal refuses.
     """
+    check(goal, targets, score_on, rounds)
+    points: list[Point] = []
+    for number in range(rounds + 1):
+        fresh = coefficients(family, goal, points, number)
+        points += _measured(engine, family, fresh, number, targets, score_on, tick)
+    return finished(family, goal, targets, points)
+
+
+def check(goal: Goal, targets: Sequence[str], score_on: Sequence[str], rounds: int) -> None:
+    """Refuses what ``search`` cannot do. Raises as it."""
     if not 0 <= rounds <= MOST_ROUNDS:
         raise ExplorerError(f"Refine between 0 and {MOST_ROUNDS} times, not {rounds}.")
     if goal.needs_control and not set(score_on) - set(targets):
         raise ExplorerError("Every task is a target, so there is no control task: leave out a task, or the constraint.")
-    points = _measured(engine, family, family.grid, 0, targets, score_on, tick)
-    coarse = points[_choose(goal, points)]
-    step = family.step
-    for number in range(1, rounds + 1):
-        step /= 2
-        known = {point.coefficient for point in points}
-        best = points[_choose(goal, points)].coefficient
-        fresh = [c for c in family.between(best, step) if step > 0 and c not in known]
-        points += _measured(engine, family, fresh, number, targets, score_on, tick)
-    points.sort(key=lambda point: point.coefficient)
-    return Search(family, goal, tuple(targets), tuple(points), _choose(goal, points), points.index(coarse))
+
+
+def coefficients(family: Family, goal: Goal, points: Sequence[Point], number: int) -> list[float]:
+    """What round ``number`` tries: in round 0 the family's grid, then what is new beside the best of ``points``.
+
+    Raises:
+        ExplorerError: no point can be chosen.
+    """
+    if number == 0:
+        return list(family.grid)
+    step, known = family.step / 2**number, {point.coefficient for point in points}
+    best = points[_choose(goal, points)].coefficient
+    return [c for c in family.between(best, step) if step > 0 and c not in known]
+
+
+def finished(family: Family, goal: Goal, targets: Sequence[str], points: Sequence[Point]) -> Search:
+    """The choice among points of round 0 and later ones. Raises ExplorerError when none can be chosen."""
+    grid = [point for point in points if point.round == 0]
+    coarse = grid[_choose(goal, grid)]
+    ordered = sorted(points, key=lambda point: point.coefficient)
+    return Search(family, goal, tuple(targets), tuple(ordered), _choose(goal, ordered), ordered.index(coarse))
 
 
 def tested(engine: Engine, found: Search, score_on: Sequence[str], split: str = TEST) -> tuple[Evaluation, Summary]:

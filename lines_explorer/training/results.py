@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lines_explorer.analysis import SingleTaskPoint, multi_task_choice, single_task_choice
 from lines_explorer.engine import Engine, Evaluation
-from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, single_task_recipes
+from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, reversed_recipe, single_task_recipes
 from lines_explorer.engine.results import write_results
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant
@@ -19,13 +19,17 @@ SHIPPED = ("sum", "average")
 
 
 def validation_recipes(engine: Engine) -> Iterator[Recipe]:
-    """Base; both single-task lines of every expert; both multi-task lines of the shipped methods over all experts."""
+    """Base; both single-task lines of every expert, and LiNeS in reverse order; all experts merged.
+
+    Of the merges, both multi-task lines of the shipped methods.
+    """
     suite = engine.suite.name
     experts = tuple(engine.suite.experts)
     yield Recipe.base(suite)
     for task in experts:
         yield from single_task_recipes(suite, task)
         yield from constant_recipes(suite, task)
+        yield reversed_recipe(suite, task, engine.backend.layout.depth)
     for method in SHIPPED:
         yield from multi_task_recipes(suite, experts, method, engine.alpha_from_norms(experts, method))
         yield from multi_task_recipes(suite, experts, method, None)

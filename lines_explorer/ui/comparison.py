@@ -27,7 +27,7 @@ def compare(results: Results, first: "Evaluation", second: "Evaluation", targets
     means = [results.engine.summary(point, targets) for point in (first, second)]
     names = list(second.scores)
     tasks = {
-        name: _difference([name], before, after, first.scores[name].accuracy, second.scores[name].accuracy)
+        name: difference([name], before, after, first.scores[name].accuracy, second.scores[name].accuracy)
         for name in names
     }
     answer: Numbers = {"tasks": tasks, "control": None}
@@ -36,12 +36,15 @@ def compare(results: Results, first: "Evaluation", second: "Evaluation", targets
     for role, members in groups.items():
         if members:
             ends = [getattr(summary, role) for summary in means]
-            answer[role] = _difference(members, before, after, *ends)
+            answer[role] = difference(members, before, after, *ends)
     return answer
 
 
-def _difference(tasks: Sequence[str], before: Answers, after: Answers, first: Any, second: Any) -> Numbers:
-    """One difference; ``first`` and ``second`` are its two accuracies, with their intervals."""
+def difference(tasks: Sequence[str], before: Answers, after: Answers, first: Any, second: Any) -> Numbers:
+    """One difference, of the mean over ``tasks``; ``first`` and ``second`` are its accuracies, with their intervals.
+
+    ``before`` and ``after`` are the single answers of both settings, as far as they are stored.
+    """
     if all(task in before and task in after for task in tasks):
         found = paired.mean_paired_difference([(before[task], after[task]) for task in tasks])
         ends = {"value": number(found.value), "low": number(found.low), "high": number(found.high)}

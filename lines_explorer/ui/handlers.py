@@ -23,8 +23,11 @@ from lines_explorer.ui.comparison import compare
 from lines_explorer.ui.difference_figure import difference, explained
 from lines_explorer.ui.discretion import openable, without_folders
 from lines_explorer.ui.estimates import estimated_point
+from lines_explorer.ui.facts import Facts
+from lines_explorer.ui.guide import Guide
 from lines_explorer.ui.links import Links, Page
 from lines_explorer.ui.results import TEST, Results
+from lines_explorer.ui.searching import Found, Hunt
 from lines_explorer.ui.surface import Surface
 from lines_explorer.ui.view import Catalogue, View
 
@@ -99,6 +102,7 @@ class Desk:
         self.links = Links(self.suite.name, self.catalogue)
         self.titles = {name: task.title for name, task in self.suite.tasks.items()}
         self.tickets = Tickets()
+        self.guide = Guide(Facts(self.results, self.catalogue), self.links)
         self.suite_word = openable(self.suite)
 
     def live(self, request: Any) -> Json:
@@ -117,6 +121,18 @@ class Desk:
     def surface(self, request: Any) -> Json:
         """The α×β surface of a view's family, as far as it is stored, and the Pareto front of all that is."""
         return self._guarded(lambda asked: self._surface(self._read(asked).view), request)
+
+    def told(self, request: Any) -> Json:
+        """Every story and every step of the lesson, written from what is stored now; nothing is asked of a request."""
+        return self._guarded(lambda _: self.guide.told(), request)
+
+    def tell(self, request: Any) -> Iterator[str]:
+        """Evaluate what the request's ``name`` (a story or a step) needs; sends stories and lesson at the end."""
+        yield from self._streamed(self._tell, request)
+
+    def search(self, request: Any) -> Iterator[str]:
+        """Choose a point of the view's line by the request's ``rule``; sends the grid as it is evaluated."""
+        yield from self._streamed(self._search, request)
 
     def settle(self, request: Any) -> Iterator[str]:
         """Evaluate the view's model, and what it is compared with if that is missing; yields messages as JSON."""
@@ -209,6 +225,29 @@ class Desk:
             progress = _progress(evaluation)
             point = self.test.point(asked.view, evaluation) if evaluation.complete else None
             yield {"kind": "test", "number": asked.number, "point": point} | progress
+
+    def _tell(self, request: Mapping) -> Iterator[Json]:
+        asked, name = self._read(request), request.get("name")
+        stop = self._stop(asked)
+        while (needs := self.guide.needs(name)) and not stop():
+            yield from self._evaluate(list(needs), asked)
+        yield {"kind": "told", "told": self.guide.told()}
+
+    def _search(self, request: Mapping) -> Iterator[Json]:
+        asked = self._read(request)
+        hunt = Hunt(self.results, asked.view, request.get("rule"))
+        self.tickets.take(asked.tab, asked.number)
+        stop, number = self._stop(asked), {"number": asked.number}
+        yield from self._evaluate(self.results.missing_references(), asked)
+        for step in hunt.steps() if not stop() else ():
+            yield step.message() | number
+            if isinstance(step, Found):
+                return
+            for evaluation in self._counted(self.results, step.recipe, None, asked):
+                yield {"kind": "progress"} | number | _progress(evaluation)
+                step.evaluation = evaluation if evaluation.complete else None
+            if step.evaluation is None:
+                return
 
     def _recipe(self, view: View) -> Recipe:
         return self.results.recipe(view, view.curve(self.results.alpha(view)))

@@ -10,21 +10,24 @@ import plotly
 
 from lines_explorer.engine import Engine
 from lines_explorer.merging import METHODS
-from lines_explorer.ui import style, texts
+from lines_explorer.ui import guide_panel, style, texts
 from lines_explorer.ui.handlers import Desk
 from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES, Page
 from lines_explorer.ui.methods import method_table
 from lines_explorer.ui.view import LIMITS, MANY, STEP
 
 STATIC = Path(str(files("lines_explorer.ui"))) / "static"
-SCRIPTS = ("state.js", "history.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js", "page.js")
+SCRIPTS = (
+    "state.js", "history.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js",
+    "glossary.js", "stories.js", "lessons.js", "search.js", "page.js",
+)  # fmt: skip
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 CONTROLS = (
     "mode", "target", "schedule", "gamma", "alpha", "beta", "scale",
     "tasks", "method", "norms", "alpha_many", "beta_many", "scale_many",
 )  # fmt: skip
 RUN_HUB = "window.LinesExplorer.start(element, props, server, trigger, watch);"
-EVENTS = "/* events: 'apply' 'settle' 'line' 'fill' 'score' */"
+EVENTS = "/* events: 'apply' 'settle' 'line' 'fill' 'score' 'search' 'tell' */"
 DEVICE = {"concurrency_id": "device", "concurrency_limit": 16}
 
 
@@ -40,7 +43,9 @@ def theme() -> gr.themes.Base:
 
 def css() -> str:
     """The style sheet: the role colours and page.css."""
-    return style.css_variables() + (STATIC / "page.css").read_text(encoding="utf-8")
+    return style.css_variables() + "".join(
+        (STATIC / name).read_text(encoding="utf-8") for name in ("page.css", "guide.css")
+    )
 
 
 def scripts(root: str = "") -> str:
@@ -66,6 +71,7 @@ def boot(desk: Desk) -> str:
     data |= {"methods": method_table(desk.catalogue.refused), "method_texts": texts.METHOD_WORDS}
     data |= {"experts": {name: (*method.experts, texts.needs(*method.experts)) for name, method in METHODS.items()}}
     data |= {"panels": {name: title for name, (title, _) in texts.PANELS.items()}, "figures": FIGURES}
+    data |= guide_panel.boot(desk.guide)
     return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in texts.MODES}})
 
 
@@ -75,6 +81,7 @@ def build_page(engine: Engine, root: str = "") -> gr.Blocks:
     desk = Desk(engine)
     with gr.Blocks(title=texts.TITLE, analytics_enabled=False, fill_width=True) as page:
         gr.HTML(_header(engine), elem_id="lx-header")
+        guide_panel.guide_bar(desk.guide)
         with gr.Row(elem_id="lx-main"):
             with gr.Column(elem_id="lx-controls"):
                 controls = _controls(desk)
@@ -156,6 +163,9 @@ def _hub(desk: Desk, root: str) -> gr.HTML:
     def surface(request: Any) -> dict[str, Any]:
         return desk.surface(request)
 
+    def told(request: Any) -> dict[str, Any]:
+        return desk.told(request)
+
     key = "".join(f'<li class="lx-key-{role}"><i></i>{text}</li>' for role, text in texts.KEY.items())
     return gr.HTML(
         value="",
@@ -163,11 +173,12 @@ def _hub(desk: Desk, root: str) -> gr.HTML:
         key_list=key,
         html_template=(STATIC / "hub.html").read_text(encoding="utf-8"),
         js_on_load=RUN_HUB + EVENTS,
-        server_functions=[live, restore, surface],
+        server_functions=[live, restore, surface, told],
         apply_default_css=False,
         head=scripts(root),
         elem_id="lx-hub",
         **_button_words(),
+        **guide_panel.search_words(),
     )
 
 
@@ -181,6 +192,7 @@ def _foot() -> gr.HTML:
         elem_id="lx-foot",
         split_note=texts.SPLIT_NOTE,
         share_note=note.replace("&", "&amp;"),
+        **guide_panel.glossary_words(),
         **_button_words(),
     )
 
@@ -283,6 +295,13 @@ def _connect(page: gr.Blocks, desk: Desk, hub: gr.HTML, controls: dict[str, Any]
     def score(event: gr.EventData):
         yield from desk.score_test(event._data)
 
-    for trigger, work in ((hub.settle, settle), (hub.line, line), (hub.fill, fill), (hub.score, score)):
+    def search(event: gr.EventData):
+        yield from desk.search(event._data)
+
+    def tell(event: gr.EventData):
+        yield from desk.tell(event._data)
+
+    lines = ((hub.settle, settle), (hub.line, line), (hub.fill, fill), (hub.score, score))
+    for trigger, work in (*lines, (hub.search, search), (hub.tell, tell)):
         trigger(work, None, hub, trigger_mode="always_last", show_progress="hidden", api_visibility="private", **DEVICE)
     page.load(lambda: None, None, None, show_progress="hidden", api_visibility="private")

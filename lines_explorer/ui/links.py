@@ -4,6 +4,7 @@
 key gives its default and one sentence for the visitor.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ TRUTH = {"1": True, "0": False}
 SPLITS = ("validation", "test")
 FIGURES = ("all", "plane", "surface", "curve", "depth", "tasks", "difference")
 QUANTITIES = ("target", "control", "score")
+GUIDE = re.compile(r"(story|lesson)-[a-z0-9]{1,30}")
 HIDEABLE: dict[str, tuple[str, ...]] = {
     "mode": ("#lx-mode",),
     "target": ("#lx-target",),
@@ -32,6 +34,8 @@ HIDEABLE: dict[str, tuple[str, ...]] = {
     "scale": ("#lx-scale", "#lx-scale_many"),
     "sentence": (".lx-sentence", ".lx-state"),
     "tools": (".lx-tools",),
+    "stories": ("#lx-guide",),
+    "search": (".lx-search",),
     "plane": ("#lx-plane-panel",),
     "surface": ("#lx-surface-panel",),
     "curve": ("#lx-curve-panel",),
@@ -56,6 +60,7 @@ class Page:
         quantity: what the α×β surface shows: ``target``, ``control`` or the weighted ``score``.
         hide: names of ``HIDEABLE``, in its order.
         pin: the pinned view A, if any.
+        guide: ``story-NAME`` or ``lesson-STEP`` while that is open, otherwise empty.
     """
 
     split: str = SPLITS[0]
@@ -63,6 +68,7 @@ class Page:
     quantity: str = QUANTITIES[0]
     hide: tuple[str, ...] = ()
     pin: View | None = None
+    guide: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The page as the browser keeps and sends it."""
@@ -91,6 +97,7 @@ class Links:
         words |= {"split": page.split, "view": page.figure, "surface": page.quantity}
         words |= {"hide": ",".join(page.hide)} if page.hide else {}
         words |= {"pin": urlencode(_of_view(page.pin), safe=",")} if page.pin else {}
+        words |= {"guide": page.guide} if page.guide else {}
         return urlencode(words, safe=",:")
 
     def read(self, link: Any) -> Opened:
@@ -118,6 +125,7 @@ class Links:
             quantity=choice("surface", data.get("quantity"), QUANTITIES),
             hide=_hidden(data.get("hide")),
             pin=None if pin is None else self.catalogue.read(pin),
+            guide=_guide(data.get("guide", "")),
         )
 
     def _view(self, given: Mapping[str, str], problems: list[str]) -> View:
@@ -154,6 +162,8 @@ class Links:
         if unknown := [name for name in asked if name not in HIDEABLE]:
             problems.append(f"In the link: there is nothing named {unknown[0][:40]!r} to hide.")
         page = replace(page, hide=_hidden([name for name in asked if name in HIDEABLE]))
+        if GUIDE.fullmatch(given.get("guide", "")):
+            page = replace(page, guide=given["guide"])
         return replace(page, pin=self._pin(given["pin"], problems)) if given.get("pin") else page
 
     def _pin(self, link: str, problems: list[str]) -> View | None:
@@ -204,3 +214,9 @@ def _hidden(names: Any) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) and name in HIDEABLE for name in names):
         raise ExplorerError("The page sent unknown names of things to hide; reload it.")
     return tuple(name for name in HIDEABLE if name in names)
+
+
+def _guide(name: Any) -> str:
+    if not isinstance(name, str) or name and not GUIDE.fullmatch(name):
+        raise ExplorerError("The page sent an unknown story or lesson; reload it.")
+    return name

@@ -112,6 +112,22 @@ SHARE_NOTE = (
     "The link holds every setting, the pinned point too. Teachers: add &hide= and names to it, such as "
     "&hide=method,beta, and those controls are not shown. Names: {names}."
 )
+SEARCH = {
+    "title": "Search this line for",
+    "rule": "the best by the paper’s rule",
+    "keep": "the best that keeps 95 % of control",
+    "stop": "Stop",
+    "tried": "{done} of {all} points of the grid tried",
+    "finer": "{done} points tried, now finer around the best",
+    "found": "{setting} was chosen on validation: {rule}, ",
+    "weighted": "the largest 2 × target + control, both normalized",
+    "mean": "the largest target, normalized",
+    "constrained": "the largest target that keeps {floor} of the base’s control",
+    "grid": "among the {grid} points of the paper’s grid.",
+    "points": "among {all} points, {grid} of the paper’s grid and {finer} finer ones beside the best.",
+    "target": " It has {target} of the {whose} target",
+    "control": " and {control} of the base’s control.",
+}
 KEY = {
     "base": "base",
     "expert": "expert",

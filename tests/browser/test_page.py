@@ -26,8 +26,9 @@ def test_first_picture_needs_no_evaluation(visit, engine):
     assert "keeps" in visit.sentence
     assert visit.page.locator("h1").count() == 1
     assert visit.page.locator('.lx-figure[role="group"][aria-label]').count() == 6
-    for name in ("plane", "surface", "curve", "depth", "tasks", "difference"):
+    for name in ("plane", "surface", "curve", "depth", "tasks"):
         visit.page.wait_for_selector(f"#lx-{name}-panel .main-svg")
+    assert not visit.page.is_visible("#lx-difference-panel")
     assert engine.evaluated == []
 
 

@@ -76,8 +76,11 @@ def test_pin_and_compare(visit):
     visit.until("document.querySelectorAll('[data-lx=table] td.lx-a').length === 8")
     marked = [visit.page.locator("[data-lx=table] td.lx-a").nth(i).get_attribute("title") for i in (1, 3)]
     assert all("Same pictures for both" in title for title in marked)
+    wide = "document.querySelector('#lx-{0}-panel .lx-figure')._fullLayout.width"
+    visit.until(f"{wide.format('difference')} < 800 && {wide.format('tasks')} < 800")
     visit.press("unpin")
     visit.until("!location.hash.includes('pin=')")
+    visit.page.wait_for_selector("#lx-difference-panel", state="hidden")
     assert not [shape for shape in visit.shapes("plane") if shape.get("name") == "pinned"]
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lines_explorer.errors import ExplorerError
 from lines_explorer.ui.links import FIGURES, HIDEABLE, LONGEST, QUANTITIES, SPLITS, Links, Page
 from lines_explorer.ui.view import LIMITS, Catalogue, View
 
@@ -40,6 +41,7 @@ PAGES = st.builds(
     st.sampled_from(QUANTITIES),
     HIDDEN,
     st.none() | VIEWS,
+    st.sampled_from(["", "story-forgets", "lesson-rule"]),
 )
 
 
@@ -122,3 +124,10 @@ def test_takes_each_valid_field_beside_a_wrong_one():
     assert (opened.page.hide, opened.page.figure) == (("mode", "beta"), "plane")
     assert not LINKS.read("#mode=many&alpha=0.2").view.norms
     assert LINKS.read("#schedule=free&factors=0,0.5,1&rest=0.2").view.factors == (0, 0.5, 1)
+
+
+@pytest.mark.parametrize("guide", ["<script>", "story-", "other-x", "story-" + "a" * 99, "lesson-A b"])
+def test_what_is_no_story_is_passed_over(guide):
+    assert LINKS.read(f"guide={guide}").page.guide == ""
+    with pytest.raises(ExplorerError):
+        LINKS.read_page(Page().as_json() | {"guide": guide})

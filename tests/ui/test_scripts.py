@@ -23,7 +23,12 @@ def node() -> str:
 
 def run(expression: str, **given):
     """The value of a JavaScript expression after the pure scripts were loaded; ``given`` are its variables."""
-    scripts = [(STATIC / name).read_text(encoding="utf-8") for name in PURE]
+    return run_files(PURE, expression, **given)
+
+
+def run_files(names, expression: str, **given):
+    """The same after other scripts."""
+    scripts = [(STATIC / name).read_text(encoding="utf-8") for name in names]
     values = "".join(f"const {name} = {json.dumps(value)};" for name, value in given.items())
     program = "globalThis.window = globalThis;" + "\n".join(scripts)
     program += f"\nconst LX = window.LinesExplorer;{values}console.log(JSON.stringify({expression}) ?? 'null');"

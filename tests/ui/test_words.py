@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import lines_explorer.ui
-from lines_explorer.ui import style, texts
+from lines_explorer.ui import lesson_texts, story_texts, style, texts
 from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES
 
 STATIC = Path(lines_explorer.ui.__file__).parent / "static"
@@ -16,6 +16,17 @@ TEMPLATES = "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC
 
 def test_every_phrase_of_the_scripts_is_written_and_every_written_one_is_used():
     assert set(re.findall(r"phrases\.(\w+)", SCRIPTS)) == set(texts.PHRASES)
+
+
+def test_every_word_of_stories_lesson_and_search_is_written():
+    """``words.NAME`` in a script is a word of the table that the script was given."""
+    given = {"stories": story_texts.GUIDE, "lessons": lesson_texts.WORDS, "search": texts.SEARCH}
+    for name, table in given.items():
+        asked = set(
+            re.findall(r"(?<!guide_texts\.)\bwords\.(\w+)", (STATIC / f"{name}.js").read_text(encoding="utf-8"))
+        )
+        assert asked and asked <= set(table), name
+    assert set(re.findall(r"guide_texts\.(\w+)", SCRIPTS)) <= set(story_texts.GUIDE)
 
 
 def test_every_button_of_the_templates_has_its_word():

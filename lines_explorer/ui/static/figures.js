@@ -2,13 +2,18 @@
 (() => {
   const LX = (window.LinesExplorer ??= {});
   const CONFIG = { displaylogo: false, showSendToCloud: false, responsive: true, displayModeBar: false };
-  const places = {}, drawn = {}, ready = {}, extras = { front: null, trail: null };
+  const places = {}, drawn = {}, ready = {}, extras = { front: null, trail: null, searched: null };
   let roles = {}, enlarged = "all", tokens = {};
 
   /* A panel's element has appeared. */
   LX.mount = (name, element) => {
-    places[name] = element.querySelector(".lx-figure");
+    const host = (places[name] = element.querySelector(".lx-figure"));
+    new ResizeObserver(() => fit(host)).observe(host);
     for (const done of ready[name] ?? []) done(places[name]);
+  };
+  /* A panel has another width, or is shown at last: so is its figure. */
+  const fit = (host) => {
+    if (host.offsetWidth && host._fullLayout && Math.abs(host._fullLayout.width - host.offsetWidth) > 1) window.Plotly.Plots.resize(host);
   };
   LX.placed = (name) =>
     places[name] ? Promise.resolve(places[name]) : new Promise((done) => (ready[name] ??= []).push(done));
@@ -31,7 +36,7 @@
     await LX.placed(name);
     const first = !drawn[name];
     drawn[name] = { figure, shapes: figure.layout.shapes };
-    const own = name === "plane" ? [extras.front, ...figure.data, extras.trail].filter(Boolean) : figure.data;
+    const own = name === "plane" ? [extras.front, ...figure.data, extras.searched, extras.trail].filter(Boolean) : figure.data;
     const { data, layout } = resolve({ data: own, layout: figure.layout });
     if (enlarged === name) layout.height = Math.max(layout.height, window.innerHeight - 220);
     await window.Plotly.react(places[name], data, layout, CONFIG);

@@ -26,6 +26,7 @@
     restoring = location.hash.length > 1;
     moved();
     if (!pending) take(boot.look, S.number);
+    LX.begin({ S, boot, server, ask, open, renew: () => { S.number += 1; refresh(); }, note: (guide) => changed({ guide }) });
     if (restoring) restore();
   };
 
@@ -68,7 +69,7 @@
   };
 
   const request = () => ({ view: S.view, page: S.page, tab, number: S.number, known: S.family?.key ?? null });
-  const ask = (event) => trigger(event, request());
+  const ask = (event, more) => trigger(event, { ...request(), ...more });
 
   /* Some control has a new value. Events come in bursts: only the last state of a frame is drawn (a hidden page has
      no frames, a timer serves it). */
@@ -83,10 +84,7 @@
     late = setTimeout(moved, LATE_MS);
   };
   const forget = () => { cancelAnimationFrame(frame); clearTimeout(late); };
-  const drawn = (factors, rest) => {
-    S.free = { factors, rest };
-    soon();
-  };
+  const drawn = (factors, rest) => { S.free = { factors, rest }; soon(); };
 
   const own = () => S.parameters[S.controls.method] ?? {}; // each method keeps its own while another is chosen
   const set = (method, values) => { S.parameters[method] = values; soon(); };
@@ -165,7 +163,7 @@
   const around = async (family) => {
     if (family !== S.family) return;
     const surface = S.surfaces.get(family.key);
-    await LX.drawExtras({ front: surface?.front ?? null, trail: trailOf(family) });
+    await LX.drawExtras({ front: surface?.front ?? null, trail: trailOf(family), searched: LX.searchedOf(family.key) });
     if (family !== S.family) return;
     if (!S.pinned) await LX.drawDifference(family.figures.difference, false);
     if (surface) await drawSurface(surface);
@@ -284,12 +282,14 @@
     S.trail.visit(S.family.key, { x: LX.across(S.point), y: 100 * S.point.target.value, hover: S.hover, view: S.view });
     LX.drawExtras({ trail: trailOf(S.family) }).then(LX.redraw);
     if (testWanted) { testWanted = false; ask("score"); }
+    LX.rested();
   };
 
   /* A message of a running evaluation. */
   const received = (message) => {
     if (message.kind === "family") return regrown(message.family);
     if (message.kind === "surface") return surfaced(message.surface);
+    if (LX.heard(message)) return;
     if (message.number !== S.number) return;
     if (message.kind === "error") LX.notice(message.error);
     if (message.kind === "end" || message.kind === "error") return LX.progress(null);
@@ -312,12 +312,7 @@
     show(S.point ?? LX.preview(S.view, family), true);
   };
 
-  const tested = (point) => {
-    S.test = point;
-    LX.testResult(LX.testText(point));
-    LX.progress(null);
-    table();
-  };
+  const tested = (point) => { S.test = point; LX.testResult(LX.testText(point)); LX.progress(null); table(); };
 
   /* The surface is asked for when the page has nothing better to do. */
   const wantSurface = () => {
@@ -338,11 +333,11 @@
   };
 
   /* Pinning, and what else the page shows besides its view. */
-  const pinned = (view) => {
+  const unpinned = () => {
     S.pinned = null;
     if (S.family) LX.drawDifference(S.family.figures.difference, false);
-    changed({ pin: view });
   };
+  const pinned = (view) => { unpinned(); changed({ pin: view }); };
   const comparing = (found) => {
     S.pinned = found ?? null;
     const phrase = found?.point ? phrases.pinned : phrases.pinning;
@@ -356,13 +351,20 @@
   const refresh = () => LX.complete(S.view) && askLive();
   const dress = () => {
     const { hide, figure } = S.page;
+    document.body.dataset.lxPinned = S.page.pin ? "yes" : "no";
     LX.hide(hide, boot.hideable);
     LX.enlarge(figure, boot.buttons);
     const surface = S.surfaces.get(S.family?.key);
     if (surface) drawSurface(surface).then(LX.redraw);
   };
 
-  /* Setting the controls from the page: by link, by undo, or by a click in a figure. */
+  /* Setting the controls from the page: by story, link, undo, or a click in a figure; `page`: what else changes. */
+  const open = (view, page) => {
+    if ("pin" in page) unpinned();
+    Object.assign(S.page, page);
+    dress();
+    apply(view);
+  };
   const apply = (view) => {
     const controls = LX.controlsFor(view, S.controls);
     next = boot.controls.map((name) => controls[name]);
@@ -385,6 +387,7 @@
       dress();
       apply(view);
       restoring = false;
+      LX.guided(page.guide);
     } catch {
       LX.notice(phrases.offline);
       setTimeout(restore, RETRY_MS);

@@ -10,9 +10,14 @@
   const short = (x) => String(Math.round(x * 1000) / 1000).replace("-", "−");
 
   LX.fill = (text, values) => text.replace(/\{(\w+)\}/g, (all, key) => values[key] ?? all);
+  /* The sentence keeps the height of the longest one so far, so that the figures stay where they are. */
+  let reserved = 0, width = 0;
   LX.say = (text, state) => {
+    const place = find("sentence");
     put("sentence", text);
-    find("sentence").dataset.state = state;
+    place.dataset.state = state;
+    if (width !== place.offsetWidth) { [width, reserved] = [place.offsetWidth, 0]; place.style.minHeight = ""; }
+    if (place.offsetHeight > reserved) place.style.minHeight = `${(reserved = place.offsetHeight)}px`;
   };
   LX.state = (text) => put("state", text);
   const warn = (name) => (text) => {
