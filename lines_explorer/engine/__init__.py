@@ -4,10 +4,12 @@ from lines_explorer.engine.backend import Backend
 from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, neighbours, single_task_recipes
 from lines_explorer.engine.engine import Engine
 from lines_explorer.engine.evaluator import Evaluator, Progress
+from lines_explorer.engine.evidence import Evidence
 from lines_explorer.engine.results import Answers, Evaluation, Summary, TaskScore, TaskSummary, write_results
 from lines_explorer.engine.store import Row, Store
 
 __all__ = [
-    "Answers", "Backend", "Engine", "Evaluation", "Evaluator", "Progress", "Row", "Store", "Summary", "TaskScore",
-    "TaskSummary", "constant_recipes", "multi_task_recipes", "neighbours", "single_task_recipes", "write_results",
+    "Answers", "Backend", "Engine", "Evaluation", "Evaluator", "Evidence", "Progress", "Row", "Store", "Summary",
+    "TaskScore", "TaskSummary", "constant_recipes", "multi_task_recipes", "neighbours", "single_task_recipes",
+    "write_results",
 ]  # fmt: skip

@@ -10,13 +10,13 @@ import plotly
 
 from lines_explorer.engine import Engine
 from lines_explorer.merging import METHODS
-from lines_explorer.ui import style, texts
+from lines_explorer.ui import pictures, style, texts
 from lines_explorer.ui.handlers import Desk
 from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES, Page
 from lines_explorer.ui.view import LIMITS, MANY, STEP
 
 STATIC = Path(str(files("lines_explorer.ui"))) / "static"
-SCRIPTS = ("state.js", "history.js", "free.js", "figures.js", "readout.js", "tools.js", "page.js")
+SCRIPTS = ("state.js", "history.js", "free.js", "figures.js", "readout.js", "tools.js", "page.js", *pictures.SCRIPTS)
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 CONTROLS = (
     "mode", "target", "schedule", "gamma", "alpha", "beta", "scale",
@@ -38,8 +38,9 @@ def theme() -> gr.themes.Base:
 
 
 def css() -> str:
-    """The style sheet: the role colours and page.css."""
-    return style.css_variables() + (STATIC / "page.css").read_text(encoding="utf-8")
+    """The style sheet: the role colours, page.css and those of single panels."""
+    sheets = ("page.css", *pictures.SHEETS)
+    return style.css_variables() + "".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
 
 
 def scripts(root: str = "") -> str:
@@ -81,6 +82,7 @@ def build_page(engine: Engine, root: str = "") -> gr.Blocks:
                 hub = _hub(desk, root)
                 for name in texts.PANELS:
                     _panel(name, root)
+                pictures.add(desk, scripts(root))
         _connect(page, desk, hub, controls)
     return page
 

@@ -125,7 +125,12 @@
     if (S.pinned) S.pinned.differences = null;
   };
 
+  /* What other panels follow: where the page stands, that it moves, that it rests at an evaluated point. */
+  LX.now = () => ({ view: S.view, page: S.page, tab });
+  const tell = (what) => document.dispatchEvent(new CustomEvent(`lx:${what}`));
+
   const askLive = () => {
+    tell("moved");
     wanted = true;
     pump();
     clearTimeout(timer);
@@ -275,6 +280,7 @@
   const visit = () => {
     if (S.rested !== S.number || S.exact !== S.number || !S.point?.exact || !S.family) return;
     document.body.dataset.lxState = "rested";
+    tell("rested");
     S.trail.visit(S.family.key, { x: LX.across(S.point), y: 100 * S.point.target.value, hover: S.hover, view: S.view });
     LX.drawExtras({ trail: trailOf(S.family) }).then(LX.redraw);
     if (testWanted) { testWanted = false; ask("score"); }
@@ -287,7 +293,7 @@
     if (message.number !== S.number) return;
     if (message.kind === "error") LX.notice(message.error);
     if (message.kind === "end" || message.kind === "error") return LX.progress(null);
-    if (message.kind === "pinned") { comparing(message.pinned); return LX.redraw(); }
+    if (message.kind === "pinned") { comparing(message.pinned); tell("rested"); return LX.redraw(); }
     const count = LX.fill(phrases.pictures, message);
     const step = message.step?.[1] > 1 ? `${message.step[0]} / ${message.step[1]} · ` : "";
     LX.progress(message.done, message.total, step + count);
