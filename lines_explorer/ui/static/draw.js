@@ -92,7 +92,7 @@
     ring: () => { pen.beginPath(); pen.ellipse(128, 128, 62, 78, 0, 0, 2 * Math.PI); pen.stroke(); },
     cross: () => { line([[64, 64], [192, 192]]); line([[192, 64], [64, 192]]); },
     triangle: () => { line([[128, 60], [200, 192], [56, 192]], true); pen.fill(); },
-    stripes: () => ["black", "red", "yellow"].forEach((ink, i) => { pen.fillStyle = boot.inks[ink]; pen.fillRect(16, 52 + 51 * i, 224, 51); }),
+    stripes: () => ["red", "white", "blue"].forEach((ink, i) => { pen.fillStyle = boot.inks[ink]; pen.fillRect(16, 52 + 51 * i, 224, 51); }),
   };
   const press = (name) => {
     if (name === "clear") return clear();

@@ -125,9 +125,8 @@
     if (S.pinned) S.pinned.differences = null;
   };
 
-  /* What other panels follow: where the page stands, that it moves, that it rests at an evaluated point. */
   LX.now = () => ({ view: S.view, page: S.page, tab });
-  const tell = (what) => document.dispatchEvent(new CustomEvent(`lx:${what}`));
+  const tell = (what) => document.dispatchEvent(new CustomEvent(`lx:${what}`)); // moved, rested: for other panels
 
   const askLive = () => {
     tell("moved");
