@@ -127,8 +127,10 @@
     find("draw-notice").hidden = !text;
   };
   const numbers = () => {
-    const { data } = seen.getImageData(0, 0, boot.side, boot.side);
-    return Array.from({ length: 3 * boot.side ** 2 }, (_, i) => data[4 * Math.floor(i / 3) + (i % 3)]);
+    const { data } = seen.getImageData(0, 0, boot.side, boot.side), size = boot.side ** 2;
+    const grey = Array.from({ length: size }).every((_, i) => data[4 * i] === data[4 * i + 1] && data[4 * i] === data[4 * i + 2]);
+    const step = grey ? 1 : 3;
+    return Array.from({ length: step * size }, (_, i) => data[4 * Math.floor(i / step) + (i % step)]);
   };
   const pump = async () => {
     if (busy) return;
@@ -165,7 +167,7 @@
       }));
     const said = roles.filter((role) => role in best).map((role) =>
       LX.fill(boot.words.said, { who: boot.words[role], label: best[role], share: pct(classes.find((one) => one.label === best[role]).shares[role]) }));
-    find("draw-said").textContent = `${said.join(" · ")}`;
+    if (!wanted) find("draw-said").textContent = said.join(" · "); // told to a screen reader when it holds still
     find("draw-left").hidden = !left;
     find("draw-left").textContent = LX.fill(boot.words.most, { left });
   };
