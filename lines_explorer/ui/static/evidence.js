@@ -140,7 +140,7 @@
     for (const side of ["before", "after"]) {
       const { label, right, share, true_share } = told[side], line = place?.querySelector(`.lx-${side} .lx-answer`);
       if (!line) continue;
-      line.replaceChildren(made("span", `${label},`), made("span", pct(share)));
+      line.replaceChildren(made("span", label), made("span", `· ${pct(share)}`));
       line.title = right ? `${label}: ${pct(share)}` : `${label}: ${pct(share)}; ${place.querySelector("b").textContent}: ${pct(true_share)}`;
     }
   };
