@@ -10,6 +10,8 @@ import torch
 
 from lines_explorer.engine import Engine, Evidence
 from lines_explorer.engine.evidence import MOST_BRIEF_PICTURES
+from lines_explorer.engine.runs import Run
+from lines_explorer.engine.worker import MOST_BRIEF, Worker
 from lines_explorer.errors import ExplorerError
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant, lines
@@ -184,3 +186,51 @@ def test_memory_that_runs_out_halves_the_chunk(evidence: Evidence, monkeypatch: 
     evidence.engine.evaluator.batch = 32
     assert evidence.predictions(BASE, "shapes", "validation", range(20)).shape == (20, 4)
     assert sizes == [20, 16, 4]
+
+
+class Brief(Run):
+    brief = True
+
+
+def numbered(kind: type[Run], number: int) -> Run:
+    return kind(Recipe("tiny", ("shapes",), schedule=constant(number / 100)), ("shapes",), "validation")
+
+
+def test_brief_runs_and_others_take_turns() -> None:
+    order, entered, go = [], threading.Event(), threading.Event()
+
+    def drive(run: Run, stop) -> None:
+        entered.set()
+        assert go.wait(60)
+        order.append(run)
+
+    worker = Worker(drive)
+    runs = [numbered(kind, place) for place, kind in enumerate([Run, Brief, Brief, Brief, Run])]
+    worker.join(runs[0])
+    assert entered.wait(60)
+    for run in runs[1:]:
+        worker.join(run)
+    go.set()
+    for run in runs:
+        while not run.wait(0, 60)[2]:
+            pass
+    assert order == [runs[place] for place in (0, 1, 4, 2, 3)]
+
+
+def test_an_interlude_does_the_waiting_brief_runs_up_to_its_limit() -> None:
+    done, asked = [], []
+
+    def drive(run: Run, stop) -> None:
+        if not run.brief:
+            for place in range(MOST_BRIEF + 1):
+                worker.join(brief[place])
+            asked.extend([worker.interlude(), len(done), worker.interlude(), worker.interlude()])
+        done.append(run)
+
+    worker = Worker(drive)
+    brief, long = [numbered(Brief, place) for place in range(1, MOST_BRIEF + 2)], numbered(Run, 0)
+    worker.join(long)
+    while not long.wait(0, 60)[2]:
+        pass
+    assert asked == [True, MOST_BRIEF, True, False]
+    assert done == [*brief, long]
