@@ -127,7 +127,6 @@
 
   LX.now = () => ({ view: S.view, page: S.page, tab });
   const tell = (what) => document.dispatchEvent(new CustomEvent(`lx:${what}`)); // moved, rested: for other panels
-
   const askLive = () => {
     tell("moved");
     wanted = true;
