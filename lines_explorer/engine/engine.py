@@ -14,6 +14,7 @@ from lines_explorer.engine.backend import Backend, Parameters
 from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, neighbours, single_task_recipes
 from lines_explorer.engine.estimating import Estimated, EstimatedSummary, EstimatedTask, Nearest, importance
 from lines_explorer.engine.evaluator import Evaluator, Progress
+from lines_explorer.engine.evidence import Look
 from lines_explorer.engine.results import Evaluation, Summary, TaskScore, TaskSummary
 from lines_explorer.engine.runs import Run
 from lines_explorer.engine.store import Row, Store
@@ -252,7 +253,15 @@ class Engine:
             self.worker.suggest([Run(standard(other), tasks, split, idle=True) for other in near])
 
     def _drive(self, run: Run, stop: Stop) -> None:
-        """Evaluates what of the run is not stored, publishing after each batch and keeping each completed task."""
+        """Evaluates what of the run is not stored, publishing after each batch and keeping each completed task.
+
+        Brief runs are done between its batches; the weights are then written again.
+        """
+        if isinstance(run, Look):
+            with self.lock:
+                self._watch.check()
+                run.drive(self.evaluator, stop, self.worker.interlude)
+            return
         rows = self._stored(run.recipe, run.tasks, run.split)
         missing = [task for task in run.tasks if task not in rows]
         if not missing:
@@ -276,6 +285,8 @@ class Engine:
                 if evaluation.complete:
                     self.nearest.remember(run.recipe)
                 run.publish(evaluation)
+                if not progress.complete and self.worker.interlude():
+                    self.evaluator.load(run.recipe)
 
     def _keep(self, run: Run, progress: Progress, kept: set[str]) -> None:
         """Stores the tasks that were completed with this batch; ``kept`` names those stored before, and grows."""

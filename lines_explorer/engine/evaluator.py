@@ -132,7 +132,7 @@ class Evaluator:
         """
         started = time.perf_counter()
         walks = [self._walk(pair, (orders or {}).get(pair), weights and weights[pair]) for pair in pairs]
-        self._load(recipe)
+        self.load(recipe)
         images = sum(len(walk.order) for walk in walks)
         level = max(1, images * self.backend.tower.boundary_bytes())
         reuse = self.activations.reuse(self.backend.prefixes(), level, recipe.schedule.kind == FREE, keep)
@@ -163,7 +163,7 @@ class Evaluator:
             try:
                 batch = self._launch(shares, reuse)
             except (RuntimeError, MemoryError) as fault:
-                self._shrink(fault)
+                self.shrink(fault)
                 plan = self._plan(walks)
                 continue
             for walk, count in shares:
@@ -195,7 +195,8 @@ class Evaluator:
         verdicts = (predicted == self.pictures.labels(pieces)).to(torch.int8) - (predicted < 0).to(torch.int8)
         return _Batch(shares, verdicts)
 
-    def _load(self, recipe: Recipe) -> None:
+    def load(self, recipe: Recipe) -> None:
+        """Loads the recipe; raises ExplorerError when the memory is too small for its experts."""
         try:
             self.backend.load(recipe)
         except (RuntimeError, MemoryError) as fault:
@@ -207,7 +208,7 @@ class Evaluator:
                 _require_out_of_memory(again)
                 raise self._too_small("for the experts of this recipe") from again
 
-    def _shrink(self, fault: BaseException) -> None:
+    def shrink(self, fault: BaseException) -> None:
         """Frees what can be freed and halves the batch after an out-of-memory ``fault``; raises any other."""
         _require_out_of_memory(fault)
         self._make_room()

@@ -16,7 +16,10 @@ class Run:
     """One evaluation, shared by all who asked for the same.
 
     The worker guards ``waiting`` (how many listen), ``started``, and ``idle`` (begun without anybody asking).
+    A ``brief`` one takes so little time that it is done between two batches of another.
     """
+
+    brief = False
 
     def __init__(self, recipe: Recipe, tasks: tuple[str, ...], split: str, idle: bool = False) -> None:
         self.recipe, self.tasks, self.split, self.idle = recipe, tasks, split, idle

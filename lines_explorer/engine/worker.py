@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from lines_explorer.engine.runs import Key, Run, Ticket, Turns
 
 Stop = Callable[[], bool]
+MOST_BRIEF = 8
 
 
 class Worker:
@@ -22,7 +23,8 @@ class Worker:
         self._drive = drive
         self._guard = threading.Lock()
         self._runs: dict[Key, Run] = {}
-        self._turns = Turns()
+        self._turns, self._brief = Turns(), Turns()
+        self._brief_last = False
         self._newest: dict[Hashable, Ticket] = {}
         self._idle: deque[Run] = deque()
         self.busy = False
@@ -37,7 +39,7 @@ class Worker:
             ticket = Ticket(run, object() if visitor is None else visitor)
             run.waiting += 1
             if not run.started:
-                self._turns.add(ticket.visitor, run)
+                (self._brief if run.brief else self._turns).add(ticket.visitor, run)
             if visitor is not None:
                 self._dismiss(visitor)
                 self._newest[visitor] = ticket
@@ -60,6 +62,19 @@ class Worker:
             self._idle = deque(runs)
             if self._idle:
                 self._begin()
+
+    def interlude(self) -> bool:
+        """Does the brief runs that wait, MOST_BRIEF at most, within a longer one; says whether there was any.
+
+        For the thread that drives, between two batches.  The model may hold other weights afterwards.
+        """
+        for count in range(MOST_BRIEF):
+            with self._guard:
+                if (run := self._brief.next()) is None:
+                    return count > 0
+                run.started = True
+            self._do(run)
+        return True
 
     def _dismiss(self, visitor: Hashable) -> None:
         if (older := self._newest.get(visitor)) is not None:
@@ -86,20 +101,26 @@ class Worker:
             threading.Thread(target=self._work, name="lines-explorer-device", daemon=True).start()
 
     def _work(self) -> None:
-        """One run after another until none is left.  One that fails tells its listeners, and does not harm the next."""
+        """One run after another until none is left."""
         while (run := self._next()) is not None:
-            fault: BaseException | None = None
-            try:
-                self._drive(run, lambda run=run: self._unwanted(run))
-            except BaseException as caught:
-                fault = caught
-            with self._guard:
-                self._forget(run)
-            run.end(fault)
+            self._do(run)
+
+    def _do(self, run: Run) -> None:
+        """Drives a run.  One that fails tells its listeners, and does not harm the next."""
+        fault: BaseException | None = None
+        try:
+            self._drive(run, lambda: self._unwanted(run))
+        except BaseException as caught:
+            fault = caught
+        with self._guard:
+            self._forget(run)
+        run.end(fault)
 
     def _next(self) -> Run | None:
         with self._guard:
-            run = self._turns.next()
+            lines = (self._turns, self._brief) if self._brief_last else (self._brief, self._turns)
+            run = lines[0].next() or lines[1].next()
+            self._brief_last = run is not None and run.brief
             while run is None and self._idle:
                 suggested = self._idle.popleft()
                 if suggested.key not in self._runs:
@@ -113,7 +134,10 @@ class Worker:
     def _unwanted(self, run: Run) -> bool:
         """Whether nobody waits for the run, and it is no idle work or the time is not idle any more."""
         with self._guard:
-            unwanted = run.waiting == 0 and (not run.idle or self._turns.any_due())
+            unwanted = run.waiting == 0 and (not run.idle or self._any_due())
             if unwanted:
                 self._forget(run)  # so that nobody joins what is about to stop
             return unwanted
+
+    def _any_due(self) -> bool:
+        return self._turns.any_due() or self._brief.any_due()

@@ -346,6 +346,8 @@ class Desk:
             log.exception("an evaluation for the page failed")
             yield json.dumps({"kind": "error", "number": number, "error": texts.FAULT})
 
+    read, recipe, guarded, streamed = _read, _recipe, _guarded, _streamed  # for the handlers of single panels
+
 
 def _progress(evaluation: "Evaluation") -> Json:
     """Pictures scored and to be scored."""

@@ -10,7 +10,7 @@ import plotly
 
 from lines_explorer.engine import Engine
 from lines_explorer.merging import METHODS
-from lines_explorer.ui import guide_panel, style, texts
+from lines_explorer.ui import guide_panel, pictures, style, texts
 from lines_explorer.ui.handlers import Desk
 from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES, Page
 from lines_explorer.ui.methods import method_table
@@ -19,7 +19,7 @@ from lines_explorer.ui.view import LIMITS, MANY, STEP
 STATIC = Path(str(files("lines_explorer.ui"))) / "static"
 SCRIPTS = (
     "state.js", "history.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js",
-    "glossary.js", "stories.js", "lessons.js", "search.js", "page.js",
+    "glossary.js", "stories.js", "lessons.js", "search.js", "page.js", *pictures.SCRIPTS,
 )  # fmt: skip
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 CONTROLS = (
@@ -42,10 +42,9 @@ def theme() -> gr.themes.Base:
 
 
 def css() -> str:
-    """The style sheet: the role colours and page.css."""
-    return style.css_variables() + "".join(
-        (STATIC / name).read_text(encoding="utf-8") for name in ("page.css", "guide.css")
-    )
+    """The style sheet: the role colours, page.css and those of single panels."""
+    sheets = ("page.css", "guide.css", *pictures.SHEETS)
+    return style.css_variables() + "".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
 
 
 def scripts(root: str = "") -> str:
@@ -90,6 +89,7 @@ def build_page(engine: Engine, root: str = "") -> gr.Blocks:
                 hub = _hub(desk, root)
                 for name in texts.PANELS:
                     _panel(name, root)
+                pictures.add(desk, scripts(root))
         _connect(page, desk, hub, controls)
     return page
 

@@ -42,6 +42,8 @@ HIDEABLE: dict[str, tuple[str, ...]] = {
     "depth": ("#lx-depth-panel",),
     "bars": ("#lx-tasks-panel",),
     "difference": ("#lx-difference-panel",),
+    "evidence": ("#lx-evidence-panel",),
+    "draw": ("#lx-draw-panel",),
     "table": (".lx-table",),
     "test": (".lx-split",),
     "command": (".lx-command",),

@@ -6,9 +6,9 @@
   let roles = {}, enlarged = "all", tokens = {};
 
   /* A panel's element has appeared. */
-  LX.mount = (name, element) => {
-    const host = (places[name] = element.querySelector(".lx-figure"));
-    new ResizeObserver(() => fit(host)).observe(host);
+  LX.mount = (name, element, host = null) => {
+    places[name] = host ?? element.querySelector(".lx-figure");
+    new ResizeObserver(() => fit(places[name])).observe(places[name]);
     for (const done of ready[name] ?? []) done(places[name]);
   };
   /* A panel has another width, or is shown at last: so is its figure. */
@@ -21,7 +21,7 @@
   const colours = () => {
     const css = getComputedStyle(document.querySelector("#lx-views") ?? document.body);
     const read = (name) => css.getPropertyValue(`--lx-${name}`).trim();
-    const page = Object.fromEntries(["ink", "muted", "grid", "paper", "low", "high", "front"].map((name) => [name, read(name)]));
+    const page = Object.fromEntries(["ink", "muted", "grid", "paper", "low", "high", "front", "accent", "warn"].map((name) => [name, read(name)]));
     return { ...page, ...roles, font: css.fontFamily };
   };
   const resolve = (node) => {
@@ -49,6 +49,10 @@
     tokens = colours();
     const figures = { ...family.figures, curve: family.figures[`curve_${schedule === "constant" ? schedule : "lines"}`] };
     await Promise.all(["plane", "curve", "tasks", "depth"].map((name) => draw(name, figures[name])));
+  };
+  LX.drawOn = (name, host, figure) => {
+    LX.mount(name, host.parentElement, host);
+    return draw(name, figure);
   };
   LX.drawSurface = (figure) => draw("surface", figure);
   LX.drawDifference = async (figure, stale) => {

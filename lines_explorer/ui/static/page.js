@@ -128,7 +128,10 @@
     if (S.pinned) S.pinned.differences = null;
   };
 
+  LX.now = () => ({ view: S.view, page: S.page, tab });
+  const tell = (what) => document.dispatchEvent(new CustomEvent(`lx:${what}`)); // moved, rested: for other panels
   const askLive = () => {
+    tell("moved");
     wanted = true;
     pump();
     clearTimeout(timer);
@@ -279,6 +282,7 @@
   const visit = () => {
     if (S.rested !== S.number || S.exact !== S.number || !S.point?.exact || !S.family) return;
     document.body.dataset.lxState = "rested";
+    tell("rested");
     S.trail.visit(S.family.key, { x: LX.across(S.point), y: 100 * S.point.target.value, hover: S.hover, view: S.view });
     LX.drawExtras({ trail: trailOf(S.family) }).then(LX.redraw);
     if (testWanted) { testWanted = false; ask("score"); }
@@ -293,7 +297,7 @@
     if (message.number !== S.number) return;
     if (message.kind === "error") LX.notice(message.error);
     if (message.kind === "end" || message.kind === "error") return LX.progress(null);
-    if (message.kind === "pinned") { comparing(message.pinned); return LX.redraw(); }
+    if (message.kind === "pinned") { comparing(message.pinned); tell("rested"); return LX.redraw(); }
     const count = LX.fill(phrases.pictures, message);
     const step = message.step?.[1] > 1 ? `${message.step[0]} / ${message.step[1]} · ` : "";
     LX.progress(message.done, message.total, step + count);
