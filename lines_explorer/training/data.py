@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import io
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -65,6 +66,8 @@ def write_parquet(data: TaskData, split: str, path: Path) -> int:
     """Write one split as parquet with ``image`` (PNG), ``label`` (ClassLabel) and ``item``; returns the row count."""
     import datasets
 
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
     chosen = np.flatnonzero(np.asarray(data.splits) == split)
     features = datasets.Features(
         image=datasets.Image(), label=datasets.ClassLabel(names=list(data.classes)), item=datasets.Value("string")

@@ -21,9 +21,9 @@ from lines_explorer.training.augment import normalised, random_light, random_vie
 class Recipe:
     """The fine-tuning recipe: AdamW on every weight of the image tower, linear warm-up, cosine to zero, clip 1.0."""
 
-    steps: int = 200
+    steps: int = 600
     batch: int = 128
-    rate: float = 3e-4
+    rate: float = 4.5e-4
     warmup: int = 20
     decay: float = 0.1
     clip: float = 1.0

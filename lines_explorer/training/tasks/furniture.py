@@ -209,10 +209,19 @@ def _index(text: str, count: int) -> int:
     return int(text) - 1 if int(text) > 0 else count + int(text)
 
 
+def turned(vectors: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """``vectors`` (n, 3) times the transpose of ``matrix`` (k, 3): (n, k).
+
+    Written out, because a matrix product of a BLAS rounds otherwise on another processor.
+    """
+    columns = vectors[:, 0, None] * matrix[:, 0] + vectors[:, 1, None] * matrix[:, 1]
+    return columns + vectors[:, 2, None] * matrix[:, 2]
+
+
 def placed(vertices: np.ndarray, entry: dict[str, str]) -> np.ndarray:
     """Vertices turned upright, stretched to the catalogue's width, height and depth, in a ball of radius 1."""
     turn = np.array(entry.get("modelRotation", "1 0 0 0 1 0 0 0 1").split(), dtype=np.float32).reshape(3, 3)
-    vertices = vertices @ turn.T
+    vertices = turned(vertices, turn)
     low, high = vertices.min(0), vertices.max(0)
     size = np.array([entry["width"], entry["height"], entry["depth"]], dtype=np.float32)
     return (vertices - (low + high) / 2) / np.maximum(high - low, 1e-6) * size / np.linalg.norm(size) * 2
@@ -247,7 +256,7 @@ def nearest(cell: np.ndarray, depth: np.ndarray, chosen: np.ndarray) -> np.ndarr
     ``cell``: (n,) flat pixel of each point.  ``depth``: (n,) larger is nearer.  ``chosen``: (n,) bool.
     """
     order = np.flatnonzero(chosen)
-    order = order[np.argsort(depth[order])]
+    order = order[np.argsort(depth[order], kind="stable")]
     winner = np.full(RENDER * RENDER, -1)
     winner[(cell[order, None] + (0, 1, RENDER, RENDER + 1)).ravel()] = np.repeat(order, 4)
     return winner
@@ -257,9 +266,9 @@ def render(cloud: Cloud, azimuth: float, elevation: float) -> Image.Image:
     """An RGBA view, cropped to what is seen; angles in radians, azimuth 0 looks at the front."""
     ca, sa, ce, se = math.cos(azimuth), math.sin(azimuth), math.cos(elevation), math.sin(elevation)
     turn = np.array([[ca, 0, sa], [se * sa, ce, -se * ca], [-ce * sa, se, ce * ca]], dtype=np.float32)
-    points, normals = cloud.points @ turn.T, cloud.normals @ turn.T
+    points, normals = turned(cloud.points, turn), turned(cloud.normals, turn)
     facing = normals * np.where(normals[:, 2:] < 0, -1, 1)
-    shaded = (cloud.colours * (0.45 + 0.6 * np.clip(facing @ LIGHT, 0, 1))[:, None]).clip(0, 255)
+    shaded = (cloud.colours * (0.45 + 0.6 * np.clip(turned(facing, LIGHT[None]), 0, 1))).clip(0, 255)
     depth = points[:, 2]
     flat = points[:, :2] / (1 - 0.15 * depth)[:, None]
     flat = (0.5 + 0.5 * flat / np.abs(flat).max()) * (RENDER - 2)
