@@ -42,7 +42,7 @@ def test_every_button_of_the_templates_does_something():
 
 def test_every_role_is_in_the_key_and_in_the_style_sheet():
     sheet = (STATIC / "page.css").read_text(encoding="utf-8")
-    assert set(style.ROLES) | {"solid", "hollow"} == set(texts.KEY)
+    assert set(style.ROLES) | {"solid", "hollow", "estimate"} == set(texts.KEY)
     assert all(f".lx-key-{role} i" in sheet for role in texts.KEY)
     assert set(style.SYMBOLS) == set(style.ROLES)
 
@@ -56,7 +56,9 @@ def test_every_panel_has_words_and_can_fill_the_page():
 
 def test_what_a_link_can_hide_exists():
     ids = (
-        {f"#lx-{name}-panel" for name in texts.PANELS} | {f"#lx-{name}" for name in texts.LABELS} | {"#lx-tasks-choice"}
+        {f"#lx-{name}-panel" for name in (*texts.PANELS, "evidence", "draw")}
+        | {f"#lx-{name}" for name in texts.LABELS}
+        | {"#lx-tasks-choice"}
     )
     for places in HIDEABLE.values():
         for place in places:
