@@ -36,7 +36,14 @@ app = typer.Typer(
 )
 
 Suite = Annotated[str, typer.Option("--suite", help="Name of a suite (see `suites`), or a folder with a suite.yaml.")]
-Tasks = Annotated[str, typer.Option("--tasks", help="Experts to merge, separated by commas; `all` for all of them.")]
+Tasks = Annotated[
+    str,
+    typer.Option("--tasks", help="Experts to merge, separated by commas; `all`; further runs are digits/1, digits/2."),
+]
+Soup = Annotated[
+    str | None, typer.Option("--soup", help="uniform or greedy: the mean of --tasks, which are runs of one task.")
+]
+Shifts = Annotated[bool, typer.Option("--shifts", help="Score the shifted test sets of the target too.")]
 Kind = Annotated[
     str | None, typer.Option("--schedule", help="Curve over depth: lines, square, root, sigmoid, reversed.")
 ]
@@ -94,8 +101,10 @@ def evaluate(
     factors: Factors = None,
     rest: Rest = None,
     rule: Rule = "reference",
+    soup: Soup = None,
     score_on: Annotated[str | None, typer.Option("--score-on", help="Tasks to score. Default: every one.")] = None,
     split: Split = "val",
+    shifts: Shifts = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -106,18 +115,18 @@ def evaluate(
 
         engine = open_engine(suite, device)
         asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
-        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, settings or ())
+        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, settings or (), soup)
         part = options.parse_split(engine.suite, split)
         names = options.parse_score_on(engine.suite, score_on, part)
         note(remark)
-        return scoring.evaluate(engine, recipe, names, part)
+        return scoring.evaluate(engine, recipe, names, part, shifts)
 
     answer(work, as_json)
 
 
 @app.command()
 def curve(
-    target: Annotated[str, typer.Option("--target", help="The expert to edit.")],
+    target: Annotated[str, typer.Option("--target", help="The expert to edit, or a further run such as digits/1.")],
     suite: Suite = POCKET,
     schedule: Annotated[
         str,
@@ -127,25 +136,30 @@ def curve(
         ),
     ] = "lines",
     points: Annotated[
-        int | None, typer.Option("--points", help="Points from gamma = 1 to 0. Default: 11; of each block 5.")
+        int | None, typer.Option("--points", help="Points on the line. Default: 11; negation 16; of each block 5.")
     ] = None,
     method: Method = "sum",
     settings: Settings = None,
+    setting: Annotated[
+        str, typer.Option("--setting", help="edit, robustness (WiSE-FT, alpha = beta), negation (subtract).")
+    ] = "edit",
+    shifts: Shifts = False,
     split: Split = "val",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Score the single-task trade-off line: alpha = gamma, beta = 1 - gamma."""
+    """Score the line of one expert: the single-task trade-off alpha = gamma, beta = 1 - gamma, or another setting's."""
 
     def work() -> Report:
-        from lines_explorer.commands import options, scoring, scoring_blocks
+        from lines_explorer.commands import curves, options, scoring_blocks
 
         engine = open_engine(suite, device)
-        part = options.parse_regular_split(split)
+        part = options.parse_split(engine.suite, split)
         parameters = options.parse_parameters(method, settings or ())
         if schedule == scoring_blocks.BLOCKS:
             return scoring_blocks.blocks(engine, target, points, part, method)
-        return scoring.curve(engine, target, schedule, 11 if points is None else points, part, method, parameters)
+        merged = curves.Merged(method, parameters)
+        return curves.curve(engine, target, schedule, points, part, setting, shifts, merged)
 
     answer(work, as_json)
 
@@ -164,6 +178,7 @@ def merge(
     factors: Factors = None,
     rest: Rest = None,
     rule: Rule = "reference",
+    soup: Soup = None,
     file_format: Annotated[str, typer.Option("--format", help="open_clip, hf.")] = "open_clip",
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is already there.")] = False,
     as_json: Json = False,
@@ -177,7 +192,7 @@ def merge(
         export.check_folder(out, force)
         engine = open_engine(suite, "cpu")
         asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
-        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, settings or ())
+        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, settings or (), soup)
         note(remark)
         return export.merge(engine, recipe, out, force, file_format)
 

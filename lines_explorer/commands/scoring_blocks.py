@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lines_explorer.analysis import Knockout, knockout
+from lines_explorer.commands.curves import MOST_POINTS
 from lines_explorer.commands.options import choose, split_name, tasks_with
 from lines_explorer.commands.report import Report, percent, table
-from lines_explorer.commands.scoring import MOST_POINTS, means, score
+from lines_explorer.commands.scoring import means, score
 from lines_explorer.engine import block_recipes
 from lines_explorer.errors import ExplorerError
 from lines_explorer.sweep.measuring import answers
