@@ -128,7 +128,7 @@ def test_target_and_control_are_known_soon_as_the_engine_shares_the_images_out(
 
 
 def export(store_path: str | None) -> None:
-    """Writes FILE from the suite and its result store."""
+    """Writes FILE from what the suite ships and its result store."""
     from lines_explorer.engine.backend import Backend
     from lines_explorer.engine.curves import constant_recipes, single_task_recipes
     from lines_explorer.engine.evaluator import Evaluator
@@ -136,6 +136,7 @@ def export(store_path: str | None) -> None:
     from lines_explorer.suites import open_suite
 
     suite, store = open_suite(SUITE), Store(store_path)
+    store.seed(suite.folder / "results" / f"{SPLIT}.json", suite.hash)
     evaluator = cache(lambda: Evaluator(Backend(suite, "cpu")))
 
     def right_answers(recipe, task: str) -> np.ndarray:
