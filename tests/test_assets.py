@@ -174,4 +174,4 @@ def test_the_card_shows_the_shipped_numbers(suite):
             row = next(line for line in section.splitlines() if line.startswith(f"| {suite.tasks[task].title} |"))
             for who in ((), (task,)):
                 correct, n = shipped[who, task]
-                assert f"{100 * correct / n:.1f} %" in row, (split, task, who)
+                assert f"{100 * (correct / n):.1f} %" in row, (split, task, who)
