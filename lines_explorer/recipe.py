@@ -13,6 +13,8 @@ MOST_PARAMETERS, LONGEST_WORD, LARGEST_NUMBER = 16, 100, 2**63
 LINEAR_IN_ONE = ("sum", "average")
 EXPERT = lines(1, 0)
 REFERENCE = "reference"
+RUN = "/"
+"""Between a task and the number of one of its further fine-tuning runs: ``digits/2``. No task's name contains it."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Recipe:
 
     Attributes:
         suite: name of the suite.
-        tasks: whose experts are merged; kept sorted, each once.
+        tasks: whose experts are merged, by task, or by task and number for further runs; kept sorted, each once.
         method: how the task vectors are merged, a key of ``merging.METHODS``.
         parameters: (name, value) pairs of the method, kept sorted; a mapping is accepted. A value is true or false, a
             whole or finite number, or a word; ``merging.Method.check`` gives it the method's own type and bounds.
@@ -55,6 +57,11 @@ class Recipe:
             REFERENCE,
         ):
             raise ExplorerError("Choose at least one task: without tasks there is nothing to merge or scale.")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The tasks that the merged experts were fine-tuned on, each once, sorted."""
+        return tuple(sorted({task_of(name) for name in self.tasks}))
 
     @classmethod
     def base(cls, suite: str) -> "Recipe":
@@ -109,6 +116,11 @@ class Recipe:
         """16 hexadecimal digits of the sha256 over the canonical recipe's JSON."""
         text = json.dumps(self.canonical().as_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def task_of(expert: str) -> str:
+    """The task that an expert (``digits``) or a further run of it (``digits/2``) was fine-tuned on."""
+    return expert.partition(RUN)[0]
 
 
 def _sorted_tasks(tasks: Any) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Which point of a curve the protocol chooses, and which points no other beats."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from lines_explorer.errors import ExplorerError
@@ -69,6 +69,28 @@ def constrained_choice(points: Sequence[tuple[float, float, float]], floor: floa
         )
     sign = -1 if forget else 1
     return max(kept, key=lambda i: (round(sign * points[i][1], DECIMALS), round(points[i][2], DECIMALS), points[i][0]))
+
+
+def greedy_choice(names: Sequence[str], accuracy: Callable[[tuple[str, ...]], float]) -> tuple[str, ...]:
+    """The runs that a greedy soup keeps (Wortsman et al., Model soups, ICML 2022, recipe 1).
+
+    From the best run on, each next one, by falling accuracy of its own, is kept if the soup is then not worse.
+
+    Args:
+        names: the runs, at least one; among equals the earlier comes first.
+        accuracy: validation accuracy of the mean of the weights of some runs.
+
+    Raises:
+        ExplorerError: no run.
+    """
+    if not names:
+        raise ExplorerError("There is no soup of no runs; choose at least one.")
+    ranked = sorted(names, key=lambda name: -accuracy((name,)))
+    kept, best = (ranked[0],), accuracy((ranked[0],))
+    for name in ranked[1:]:
+        if (found := accuracy((*kept, name))) >= best:
+            kept, best = (*kept, name), found
+    return kept
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:

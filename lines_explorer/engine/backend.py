@@ -94,8 +94,8 @@ class Backend:
         if recipe.suite != self.suite.name:
             raise ExplorerError(f"The recipe is for suite {recipe.suite}, but {self.suite.name} is open.")
         for task in recipe.tasks:
-            if task not in self.suite.experts:
-                known = ", ".join(self.suite.experts)
+            if task not in self.suite.fine_tuned:
+                known = ", ".join(self.suite.fine_tuned)
                 raise ExplorerError(f"Suite {self.suite.name} has no expert {task}; it has {known}.")
         if recipe.method not in METHODS:
             raise ExplorerError(f"There is no merge method {recipe.method}; choose one of {', '.join(METHODS)}.")

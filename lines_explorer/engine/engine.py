@@ -19,7 +19,7 @@ from lines_explorer.engine.store import Row, Store
 from lines_explorer.engine.watch import SuiteWatch
 from lines_explorer.engine.worker import Stop, Worker
 from lines_explorer.errors import ExplorerError
-from lines_explorer.recipe import Recipe
+from lines_explorer.recipe import Recipe, task_of
 from lines_explorer.schedule import constant
 from lines_explorer.suites import Suite
 
@@ -96,11 +96,13 @@ class Engine:
     def summary(self, evaluation: Evaluation, target: Sequence[str]) -> Summary:
         """Target and control means of an evaluation (METHOD: evaluation protocol).
 
-        Tasks in ``target`` are divided by their expert's accuracy, all others (control) by their zero-shot accuracy,
-        on the same split.  Tasks of which nothing is scored yet are left out; a mean without tasks is None.
+        ``target`` names tasks, or experts and runs of them.  Its tasks are divided by their expert's accuracy, all
+        others (control) by their zero-shot accuracy, on the same split.  Tasks of which nothing is scored yet are left
+        out; a mean without tasks is None.
         """
         scores = {task: score for task, score in evaluation.scores.items() if score.n}
-        tasks = {task: self._task_summary(score, task in target) for task, score in scores.items()}
+        own = set(map(task_of, target))
+        tasks = {task: self._task_summary(score, task in own) for task, score in scores.items()}
         targets, controls = ([t for t in tasks if tasks[t].role == role] for role in ("target", "control"))
         return Summary(
             target=mean_accuracy([scores[task].accuracy for task in targets]) if targets else None,
@@ -172,7 +174,7 @@ class Engine:
         return tuple(task for task in having if task in wanted)
 
     def _stored(self, recipe: Recipe, tasks: Sequence[str], split: str) -> dict[str, Row]:
-        suite, digest = self.suite.hash, recipe.hash()
+        suite, digest = self.suite.hash_for(recipe.tasks), recipe.hash()
         rows = {task: self.store.get(suite, digest, task, split) for task in tasks}
         return {task: row for task, row in rows.items() if row is not None}
 
@@ -236,7 +238,8 @@ class Engine:
             if task not in kept:
                 kept.add(task)
                 share = progress.seconds * len(right) / total
-                self.store.put(self.suite.hash, run.recipe.hash(), task, split, right, share)
+                suite = self.suite.hash_for(run.recipe.tasks)
+                self.store.put(suite, run.recipe.hash(), task, split, right, share)
 
     def _begin(self, task: str, split: str, row: Row | None) -> TaskScore:
         if row is not None:

@@ -38,7 +38,8 @@ class SuiteWatch:
         """Which of the touched files hold something else now, as a short list; '' when none does."""
         try:
             now = Suite(self._suite.folder)
-            if now.hash != self._suite.hash:
+            names = list(self._suite.fine_tuned)
+            if now.hash_for(names) != self._suite.hash_for(names):
                 return ", ".join(touched[:3])
             problems = now.verify() if (self._suite.folder / "manifest.json").is_file() else []
         except (ExplorerError, OSError):
@@ -54,7 +55,7 @@ class SuiteWatch:
 
     def _files(self) -> Iterator[Path]:
         tasks = self._suite.tasks.values()
-        places = [self._suite.folder, *self._suite.experts.values()]
+        places = [self._suite.folder, *self._suite.fine_tuned.values()]
         places += [place for task in tasks for place in (*task.splits.values(), task.head)]
         for place in places:
             if isinstance(place, Path) and place.is_dir():

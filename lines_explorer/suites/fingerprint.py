@@ -50,6 +50,17 @@ def path_sha256(path: Path) -> str:
     return files_sha256(shown)
 
 
+def without_key(file: Path, key: str) -> bytes:
+    """The file's bytes without the block of a top-level key of its YAML: what the file was before the key was added."""
+    kept, inside = [], False
+    for line in file.read_bytes().splitlines(keepends=True):
+        if line[:1].strip(b" \t#\r\n"):  # neither indented, nor a remark, nor empty
+            inside = line.startswith(key.encode() + b":")
+        if not inside:
+            kept.append(line)
+    return b"".join(kept)
+
+
 def _remembered(files: Sequence[tuple[str, Path]], read: Callable[[], str]) -> str:
     """``read()``, or what it gave when the files were last in this state."""
     try:

@@ -99,6 +99,48 @@ class Numbers:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A finite number of at least ``least``, not ``least`` itself where it is ``above``; ``whole`` ones only."""
+
+    least: float = 0.0
+    above: bool = False
+    whole: bool = False
+    name: str = "number"
+
+    def check(self, value: Any, where: Where) -> None:
+        kinds = int if self.whole else int | float
+        if isinstance(value, bool) or not isinstance(value, kinds) or not self._holds(value):
+            what = "a whole number" if self.whole else "a number (1e-4 is written 1.0e-4 in YAML)"
+            raise where.fail(
+                f"must be {what} {'above' if self.above else 'of at least'} {self.least:g}, got {_short(value)}"
+            )
+
+    def json_schema(self) -> dict[str, Any]:
+        bound = "exclusiveMinimum" if self.above else "minimum"
+        return {"type": "integer" if self.whole else "number", bound: self.least}
+
+    def _holds(self, value: float) -> bool:
+        return (value > self.least if self.above else value >= self.least) and value < float("inf")
+
+
+@dataclass(frozen=True)
+class Items:
+    """A non-empty list of values of one kind."""
+
+    of: Kind
+    name: str = "list"
+
+    def check(self, value: Any, where: Where) -> None:
+        if not isinstance(value, list) or not value:
+            raise where.fail(f"must be a non-empty list, got {_short(value)}")
+        for number, item in enumerate(value):
+            self.of.check(item, where / number)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "array", "minItems": 1, "items": self.of.json_schema()}
+
+
+@dataclass(frozen=True)
 class Map:
     """A mapping from names of one's own to values of one kind."""
 
@@ -247,12 +289,23 @@ BASE = Record(
         "preprocess": Field(PREPROCESS, "how pictures are normalised (default: CLIP's mean and std)"),
     }
 )
+RUN = Record(
+    {
+        "file": Field(WEIGHTS, "its checkpoint, written as an expert's", required=True),
+        "seed": Field(Number(whole=True), "the seed of its pictures' order and views", required=True),
+        "rate": Field(Number(above=True), "its learning rate", required=True),
+        "steps": Field(Number(least=1, whole=True), "fine-tuning steps"),
+        "batch": Field(Number(least=1, whole=True), "pictures in a step"),
+        "decay": Field(Number(), "weight decay"),
+    }
+)
 SUITE = Record(
     {
         "name": Field(Text(), "a short name for the suite", required=True),
         "title": Field(Text(), "what the page calls the suite", required=True),
         "base": Field(BASE, "the pre-trained model", required=True),
         "experts": Field(Map(WEIGHTS), "task → checkpoint of the base fine-tuned on it", required=True),
+        "runs": Field(Map(Items(RUN)), "task → further fine-tuning runs on it, for soups"),
         "text": Field(PATH, "safetensors with unit text vectors (classes, templates, D) of each task"),
         "tasks": Field(Map(TASK), "labelled pictures and their classes", required=True),
     }

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from lines_explorer.checkpoints import Tensors, metadata, read_safetensors, sha256
 from lines_explorer.errors import ExplorerError
+from lines_explorer.recipe import task_of
 from lines_explorer.suites import model as models
 from lines_explorer.suites import presets, weights
 from lines_explorer.suites.bill import MemoryBill, memory_bill
 from lines_explorer.suites.cache import cache_folder
-from lines_explorer.suites.fingerprint import path_sha256
+from lines_explorer.suites.fingerprint import path_sha256, without_key
 from lines_explorer.suites.heads import head_of_vectors, text_vectors
 from lines_explorer.suites.images import cached_images
 from lines_explorer.suites.sources import Source, open_source
-from lines_explorer.suites.task import Data, Place, Task, read_description
+from lines_explorer.suites.task import Data, Place, Run, Task, read_description
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +36,9 @@ class Suite:
     """A base, its experts and their tasks, from a folder with a suite.yaml.
 
     Attributes: ``name``, ``title``, ``folder``, ``architecture``, ``tasks`` (name → Task), ``experts`` (task → file,
-    folder or place on the hub).  Raises ExplorerError when suite.yaml or manifest.json is damaged; other files are
-    checked when first read.
+    folder or place on the hub), ``runs`` (task → further fine-tuning runs of it), ``fine_tuned`` (name of an expert or
+    run → place).  Raises ExplorerError when suite.yaml or manifest.json is damaged; other files are checked when first
+    read.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -48,6 +50,9 @@ class Suite:
         self.architecture: str = models.full_name(described.architecture, described.config, described.activation)
         self.tasks: dict[str, Task] = dict(self._description.tasks)
         self.experts: dict[str, Place] = dict(self._description.experts)
+        self.runs: dict[str, tuple[Run, ...]] = dict(self._description.runs)
+        further = {run.name: run.place for runs in self.runs.values() for run in runs}
+        self.fine_tuned: dict[str, Place] = self.experts | further
         self._manifest = _read_manifest(self.folder)
         self._hashes: dict[Place, str] = {}
         self._verified: set[Place] = set()
@@ -68,12 +73,15 @@ class Suite:
         return self._sha256(self._description.weights)
 
     def expert_sha256(self, task: str) -> str:
-        """sha256 of the task's expert, a file or all files of a folder."""
+        """sha256 of a task's expert or of a run, a file or all files of a folder."""
         return self._sha256(self._expert_place(task))
 
     @cached_property
     def hash(self) -> str:
-        """64 hex digits that change when suite.yaml, the weights, the text vectors or the data change."""
+        """64 hex digits that change when suite.yaml, the weights, the text vectors or the data change.
+
+        Runs are left out, in suite.yaml too: a further run changes no number of what was there (see `hash_for`).
+        """
         description = self._description
         places = [description.config, description.weights, description.text, *self.experts.values()]
         places += [task.head for task in self.tasks.values()]
@@ -87,7 +95,15 @@ class Suite:
             if isinstance(found, Data)
         ]
         rows.sort()
-        rows.append(("suite.yaml", sha256(self.folder / "suite.yaml")))
+        rows.append(("suite.yaml", hashlib.sha256(without_key(self.folder / "suite.yaml", "runs")).hexdigest()))
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+    def hash_for(self, experts: Sequence[str]) -> str:
+        """What results of a recipe of these experts and runs are kept under: `hash`, with the weights of the runs."""
+        runs = sorted(name for name in experts if name in self.fine_tuned and name not in self.experts)
+        if not runs:
+            return self.hash
+        rows = [self.hash, *(self._sha256(self.fine_tuned[name]) for name in runs)]
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
     @cached_property
@@ -206,6 +222,7 @@ class Suite:
             elif sha256(path) != row["sha256"]:
                 problems.append(f"{name} has another sha256 than the manifest's.")
         used = [self._description.config, self._description.weights, self._description.text, *self.experts.values()]
+        used += [run.place for runs in self.runs.values() for run in runs]
         used += [path for task in self.tasks.values() for path in (task.head, *task.splits.values())]
         unlisted = sorted({self._label(path) for path in used if isinstance(path, Path)} - set(self._manifest))
         return problems + [f"{name} is not in the manifest." for name in unlisted]
@@ -295,10 +312,10 @@ class Suite:
         return metadata(place) if self._is_listed(place) else dict(weights.open_weights(place).facts)
 
     def _expert_place(self, task: str) -> Place:
-        self._check_task(task)
-        if task not in self.experts:
-            raise ExplorerError(f"Suite {self.name} has no expert for {task}; it has {', '.join(self.experts)}.")
-        return self.experts[task]
+        self._check_task(task_of(task))
+        if task not in self.fine_tuned:
+            raise ExplorerError(f"Suite {self.name} has no expert for {task}; it has {', '.join(self.fine_tuned)}.")
+        return self.fine_tuned[task]
 
     def _check_task(self, task: str) -> None:
         if task not in self.tasks:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lines_explorer.recipe import RUN
 from lines_explorer.suites.schema import Where, read_checked
 
 TEMPLATE = "a photo of a {}."
@@ -77,6 +78,18 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Run:
+    """One more fine-tuning run of a task, beside its expert; ``name`` is ``TASK/NUMBER``, numbered from 1.
+
+    ``facts``: how it was made, by suite.yaml: ``seed``, ``rate``, and ``steps``, ``batch``, ``decay`` where given.
+    """
+
+    name: str
+    place: Place
+    facts: Mapping[str, int | float] = field(hash=False)
+
+
+@dataclass(frozen=True)
 class Description:
     """The checked content of a suite.yaml; paths are absolute."""
 
@@ -90,6 +103,7 @@ class Description:
     text: Path | None
     experts: Mapping[str, Place]
     tasks: Mapping[str, Task]
+    runs: Mapping[str, tuple[Run, ...]]
 
 
 def read_description(folder: Path) -> Description:
@@ -107,6 +121,11 @@ def read_description(folder: Path) -> Description:
         raise (top / "experts").fail(
             f"has experts without a task of the same name: {', '.join(extra)}; known tasks are {', '.join(tasks)}"
         )
+    runs = {str(name): rows for name, rows in content.get("runs", {}).items()}
+    if extra := sorted(set(runs) - set(experts)):
+        raise (top / "runs").fail(
+            f"has runs of {extra[0]}, which has no expert; known experts are {', '.join(experts)}"
+        )
     at = top / "base"
     return Description(
         name=content["name"],
@@ -119,6 +138,7 @@ def read_description(folder: Path) -> Description:
         text=paths.inside(top / "text", content["text"]) if "text" in content else None,
         experts={name: paths.weights(top / "experts" / name, place) for name, place in experts.items()},
         tasks=tasks,
+        runs={name: _runs(top / "runs" / name, paths, name, rows) for name, rows in runs.items()},
     )
 
 
@@ -171,6 +191,18 @@ class _Paths:
         if "parquet" in value:
             return Data(parquet=self.several(where / "parquet", value["parquet"]), **columns)
         return Data(hub=_repository(where, value["hub"]), split=value.get("split", split), **columns)
+
+
+def _runs(where: Where, paths: _Paths, task: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Run, ...]:
+    runs: list[Run] = []
+    for number, row in enumerate(rows, start=1):
+        at = where / (number - 1) / "file"
+        place = paths.weights(at, row["file"])
+        if place in [run.place for run in runs]:
+            raise at.fail(f"is {row['file']}, which another run has already; name each once")
+        facts = {key: value for key, value in row.items() if key != "file"}
+        runs.append(Run(f"{task}{RUN}{number}", place, facts))
+    return tuple(runs)
 
 
 def _task(where: Where, paths: _Paths, name: str, row: Mapping[str, Any]) -> Task:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from lines_explorer.analysis import greedy_choice
 from lines_explorer.errors import ExplorerError
-from lines_explorer.recipe import Recipe
+from lines_explorer.recipe import Recipe, task_of
 from lines_explorer.schedule import constant
 from lines_explorer.sweep.family import (
     CONSTANT,
@@ -78,7 +79,7 @@ class _OneTask(_Whole):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        return (self.task,)
+        return (task_of(self.task),)
 
 
 class _Alone:
@@ -127,7 +128,7 @@ class Merge(_Whole):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        return self.tasks
+        return tuple(map(task_of, self.tasks))
 
     @property
     def goal(self) -> Goal:
@@ -258,7 +259,7 @@ def shifted_line(engine: Engine, outcome: Outcome, tick: Tick = silent) -> list[
 def greedy_soup(engine: Engine, task: str, runs: Sequence[str]) -> tuple[str, ...]:
     """The runs a greedy soup keeps, by validation accuracy on ``task`` (Wortsman et al., Model soups, ICML 2022).
 
-    From the best run on, each next one is kept if the mean of the weights is then not worse.
+    See ``analysis.greedy_choice``.
     """
     suite = engine.suite.name
 
@@ -266,9 +267,4 @@ def greedy_soup(engine: Engine, task: str, runs: Sequence[str]) -> tuple[str, ..
         recipe = Recipe(suite, tuple(chosen), "average" if len(chosen) > 1 else "sum", schedule=constant(1.0))
         return engine.evaluate(recipe, [task], VALIDATION).scores[task].accuracy.value
 
-    ranked = sorted(runs, key=lambda run: -accuracy([run]))
-    kept, best = ranked[:1], accuracy(ranked[:1])
-    for run in ranked[1:]:
-        if (found := accuracy([*kept, run])) >= best:
-            kept, best = [*kept, run], found
-    return tuple(kept)
+    return greedy_choice(runs, accuracy)

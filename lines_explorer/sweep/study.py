@@ -11,7 +11,7 @@ from lines_explorer.merging import METHODS
 from lines_explorer.sweep.comparison import Comparison, Difference, compare, mean_over_edits
 from lines_explorer.sweep.family import CONSTANT, KINDS, LINES
 from lines_explorer.sweep.measuring import Tick, silent
-from lines_explorer.sweep.runs import first_tasks, runs, seed_sets
+from lines_explorer.sweep.runs import runs, seed_sets
 from lines_explorer.sweep.settings import (
     GREEDY,
     UNIFORM,
@@ -108,7 +108,7 @@ def plan(suite: Suite, asked: Asked) -> list[Setting]:
     Raises:
         ExplorerError: a task without an expert.
     """
-    experts = tuple(task for task in first_tasks(suite) if task in suite.experts)
+    experts = tuple(runs(suite))
     tasks = experts if asked.tasks is None else asked.tasks
     if unknown := [task for task in tasks if task not in experts]:
         raise ExplorerError(f"The study has no task {unknown[0]!r}: choose from {', '.join(experts)}.")

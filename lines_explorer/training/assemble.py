@@ -70,8 +70,13 @@ def text_vectors(tasks: Sequence[TaskData], space: TextSpace) -> dict[str, Tenso
 
 def write_expert(folder: Path, task: str, base: Mapping[str, Tensor], expert: Mapping[str, Tensor]) -> Path:
     """``experts/TASK.safetensors``: the expert minus the base in half precision. Keys without ``visual.``."""
+    return write_difference(folder, f"experts/{task}.safetensors", base, expert)
+
+
+def write_difference(folder: Path, file: str, base: Mapping[str, Tensor], expert: Mapping[str, Tensor]) -> Path:
+    """``file`` below ``folder``: fine-tuned weights minus the base in half precision. Keys without ``visual.``."""
     delta = {f"visual.{key}": (expert[key] - base[key]).half().contiguous() for key in base}
-    path = folder / "experts" / f"{task}.safetensors"
+    path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
     write_safetensors(path, delta, {"content": "delta", "base_sha256": sha256(folder / "base.safetensors")})
     return path

@@ -7,6 +7,7 @@ Stages, each of which continues where it was interrupted:
 * ``experts``: fine-tune one expert per task (minutes each);
 * ``results``: evaluate what ships (validation lines, test at the chosen points) and write the card;
 * ``all``: all of these in turn;
+* ``runs --task T``: fine-tune one task several times more, for soups (see ``runs.py``);
 * ``own FOLDER``: ``FOLDER/TASK/CLASS/*.png`` becomes a suite on the embedded base (see ``own.py``).
 """
 
@@ -140,6 +141,14 @@ def parser() -> argparse.ArgumentParser:
             verb.add_argument("--cycles", type=int, nargs="+", default=cycles, help="pre-training steps per cycle")
         if stage in ("experts", "all"):
             verb.add_argument("--tasks", default=",".join(data.TASKS), help="comma-separated tasks")
+    runs = verbs.add_parser("runs", help="further fine-tuning runs of one task, for soups")
+    runs.add_argument(
+        "--out", type=Path, default=ASSETS / NAME, help="folder of the suite, which has the task's expert"
+    )
+    runs.add_argument("--task", required=True, help="the task")
+    runs.add_argument("--count", type=int, default=5, help="how many runs there shall be beside the expert")
+    runs.add_argument("--steps", type=int, default=expert.Recipe.steps, help="fine-tuning steps per run")
+    runs.add_argument("--pictures", type=Path, help="FOLDER/TASK of an own task (default: an embedded task's pictures)")
     own = verbs.add_parser("own", help="a suite from your own labelled pictures")
     own.add_argument("folder", type=Path, help="FOLDER/TASK/CLASS/*.png (or jpg, webp)")
     own.add_argument("--out", type=Path, required=True, help="folder of the new suite")
@@ -155,6 +164,11 @@ def main(argv: Sequence[str]) -> int:
             from lines_explorer.training.own import build_own
 
             build_own(options.folder, options.out, expert.Recipe(steps=options.steps))
+            return 0
+        if options.stage == "runs":
+            from lines_explorer.training.runs import add_runs
+
+            add_runs(options.out, options.task, options.count, options.steps, options.pictures)
             return 0
         for stage in STAGES if options.stage == "all" else (options.stage,):
             run_stage(stage, options)

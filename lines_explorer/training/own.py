@@ -151,7 +151,7 @@ def _add_experts(out: Path, tasks: list[TaskData], recipe: expert.Recipe) -> Non
     for task in tasks:
         chosen = np.array(task.splits) == "train"
         pixels, labels = np.stack(task.pixels)[chosen], np.array(task.labels)[chosen]
-        made = {"recipe": asdict(recipe), "made_from": _made_from(out, heads[task.name], pixels, labels)}
+        made = {"recipe": asdict(recipe), "made_from": made_from(out, heads[task.name], pixels, labels)}
         log = out / "experts" / f"{task.name}.json"
         if log.is_file() and made.items() <= json.loads(log.read_text(encoding="utf-8")).items():
             continue
@@ -164,7 +164,7 @@ def _add_experts(out: Path, tasks: list[TaskData], recipe: expert.Recipe) -> Non
         print(task.name, json.dumps(facts), flush=True)
 
 
-def _made_from(out: Path, head: torch.Tensor, pixels: np.ndarray, labels: np.ndarray) -> str:
+def made_from(out: Path, head: torch.Tensor, pixels: np.ndarray, labels: np.ndarray) -> str:
     """One sha256 of everything an expert is trained from, beside the recipe."""
     parts = (np.ascontiguousarray(head.numpy()), np.ascontiguousarray(pixels), np.ascontiguousarray(labels))
     digest = hashlib.sha256(sha256(out / "base.safetensors").encode())

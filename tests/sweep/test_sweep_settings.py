@@ -26,7 +26,7 @@ from lines_explorer.sweep.comparison import (
     verdicts,
     weighted_difference,
 )
-from lines_explorer.sweep.runs import first_tasks, runs, scored_with, seed_sets
+from lines_explorer.sweep.runs import runs, scored_with, seed_sets
 from lines_explorer.sweep.settings import (
     GREEDY,
     UNIFORM,
@@ -54,11 +54,11 @@ def engine(tiny_suite_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def test_runs_are_experts_on_the_same_pictures(engine: Engine) -> None:
     suite = engine.suite
     assert runs(suite) == {
-        "shapes": ("shapes", "shapes-2", "shapes-3"), "colours": ("colours", "colours-2"), "places": ("places",),
+        "shapes": ("shapes", "shapes/1", "shapes/2"), "colours": ("colours", "colours/1"), "places": ("places",),
     }  # fmt: skip
-    assert first_tasks(suite) == ALL and first_tasks(suite, "noisy") == ("shapes",)
-    assert scored_with(suite, ["shapes-2"]) == ("colours", "places", "shapes-2")
-    assert seed_sets(suite) == [("shapes", "colours"), ("shapes-2", "colours-2")]
+    assert scored_with(suite, ["shapes/1"]) == ALL == scored_with(suite, [])
+    assert scored_with(suite, ["shapes/1"], "noisy") == ("shapes",)
+    assert seed_sets(suite) == [("shapes", "colours"), ("shapes/1", "colours/1")]
 
 
 def test_edit_scores_target_and_control_once(engine: Engine) -> None:
