@@ -35,7 +35,14 @@ app = typer.Typer(
 )
 
 Suite = Annotated[str, typer.Option("--suite", help="Name of a suite (see `suites`), or a folder with a suite.yaml.")]
-Tasks = Annotated[str, typer.Option("--tasks", help="Experts to merge, separated by commas; `all` for all of them.")]
+Tasks = Annotated[
+    str,
+    typer.Option("--tasks", help="Experts to merge, separated by commas; `all`; further runs are digits/1, digits/2."),
+]
+Soup = Annotated[
+    str | None, typer.Option("--soup", help="uniform or greedy: the mean of --tasks, which are runs of one task.")
+]
+Shifts = Annotated[bool, typer.Option("--shifts", help="Score the shifted test sets of the target too.")]
 Method = Annotated[str, typer.Option("--method", help="How task vectors are merged: sum, average.")]
 Kind = Annotated[
     str | None, typer.Option("--schedule", help="Curve over depth: lines, square, root, sigmoid, reversed.")
@@ -93,8 +100,10 @@ def evaluate(
     factors: Factors = None,
     rest: Rest = None,
     rule: Rule = "reference",
+    soup: Soup = None,
     score_on: Annotated[str | None, typer.Option("--score-on", help="Tasks to score. Default: every one.")] = None,
     split: Split = "val",
+    shifts: Shifts = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -105,35 +114,41 @@ def evaluate(
 
         engine = open_engine(suite, device)
         asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
-        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule)
+        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, soup)
         part = options.parse_split(engine.suite, split)
         names = options.parse_score_on(engine.suite, score_on, part)
         note(remark)
-        return scoring.evaluate(engine, recipe, names, part)
+        return scoring.evaluate(engine, recipe, names, part, shifts)
 
     answer(work, as_json)
 
 
 @app.command()
 def curve(
-    target: Annotated[str, typer.Option("--target", help="The expert to edit.")],
+    target: Annotated[str, typer.Option("--target", help="The expert to edit, or a further run such as digits/1.")],
     suite: Suite = POCKET,
     schedule: Annotated[
         str, typer.Option("--schedule", help="lines, constant, square, root, sigmoid, reversed.")
     ] = "lines",
-    points: Annotated[int, typer.Option("--points", help="Points on the line, from gamma = 1 to 0.")] = 11,
+    points: Annotated[
+        int | None, typer.Option("--points", help="Points on the line. Default: 11; negation 16.")
+    ] = None,
+    setting: Annotated[
+        str, typer.Option("--setting", help="edit, robustness (WiSE-FT, alpha = beta), negation (subtract).")
+    ] = "edit",
+    shifts: Shifts = False,
     split: Split = "val",
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Score the single-task trade-off line: alpha = gamma, beta = 1 - gamma."""
+    """Score the line of one expert: the single-task trade-off alpha = gamma, beta = 1 - gamma, or another setting's."""
 
     def work() -> Report:
-        from lines_explorer.commands import options, scoring
+        from lines_explorer.commands import curves, options
 
         engine = open_engine(suite, device)
-        part = options.parse_regular_split(split)
-        return scoring.curve(engine, target, schedule, points, part)
+        part = options.parse_split(engine.suite, split)
+        return curves.curve(engine, target, schedule, points, part, setting, shifts)
 
     answer(work, as_json)
 
@@ -151,6 +166,7 @@ def merge(
     factors: Factors = None,
     rest: Rest = None,
     rule: Rule = "reference",
+    soup: Soup = None,
     file_format: Annotated[str, typer.Option("--format", help="open_clip, hf.")] = "open_clip",
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is already there.")] = False,
     as_json: Json = False,
@@ -164,7 +180,7 @@ def merge(
         export.check_folder(out, force)
         engine = open_engine(suite, "cpu")
         asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
-        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule)
+        recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, soup)
         note(remark)
         return export.merge(engine, recipe, out, force, file_format)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
-from lines_explorer.recipe import Recipe
+from lines_explorer.recipe import Recipe, task_of
 from lines_explorer.schedule import CURVES, LIMIT, RULES, Schedule, constant, free
+from lines_explorer.sweep.settings import GREEDY, UNIFORM, greedy_soup
 
 if TYPE_CHECKING:
     from lines_explorer.engine import Engine
@@ -52,17 +53,19 @@ def parse_names(option: str, text: str, valid: Sequence[str]) -> tuple[str, ...]
     return tuple(choose("task", name, valid) for name in names)
 
 
+def parse_experts(suite: Suite, text: str) -> tuple[str, ...]:
+    """Names of experts and of runs (``digits/1``); ``"all"`` → all experts, without further runs."""
+    if text.strip() == "all" and "all" not in suite.experts:
+        return tuple(suite.experts)
+    return parse_names("--tasks", text, tuple(suite.fine_tuned))
+
+
 def parse_split(suite: Suite, text: str) -> str:
     """``val``, ``test`` or a shifted test set of the suite, as the engine calls it."""
     if text in SPLITS:
         return SPLITS[text]
     shifts = sorted({shift for task in suite.tasks.values() for shift in task.shifts})
     return choose("split", text, ["val", "test", *shifts])
-
-
-def parse_regular_split(text: str) -> str:
-    """``val`` or ``test``, as the engine calls it."""
-    return SPLITS[choose("split", text, ["val", "test"] if text != "validation" else SPLITS)]
 
 
 def split_name(split: str) -> str:
@@ -133,21 +136,25 @@ def parse_schedule(options: ScheduleOptions, depth: int, default_alpha: Callable
 
 
 def parse_recipe(
-    engine: Engine, tasks: str, method: str, options: ScheduleOptions, rule: str = "reference"
+    engine: Engine, tasks: str, method: str, options: ScheduleOptions, rule: str = "reference", soup: str | None = None
 ) -> tuple[Recipe, str | None]:
     """The recipe the options describe, and a note for people when α was chosen for them.
 
     One expert without ``--alpha`` keeps α = 1 (the expert itself when β = 0).  Several experts take the
-    norm ratio (1/T for a plain sum), as the paper's multi-task setting does.
+    norm ratio (1/T for a plain sum), as the paper's multi-task setting does.  ``soup``: the mean of runs of one task,
+    all of them (uniform) or those that help on validation (greedy), α = 1 unless given.
     """
     suite = engine.suite
-    names = parse_names("--tasks", tasks, tuple(suite.experts))
+    names = parse_experts(suite, tasks)
     choose("method", method, METHODS)
     choose("layer rule", rule, RULES)
     notes: list[str] = []
+    if soup is not None:
+        method, names = "average", parse_soup(engine, names, method, soup)
+        notes += [f"The greedy soup keeps {', '.join(names)}."] if soup == GREEDY else []
 
     def default_alpha() -> float:
-        if len(names) == 1:
+        if len(names) == 1 or soup is not None:
             return 1.0
         alpha = engine.alpha_from_norms(names, method)
         notes.append(f"--alpha not given: {alpha:.4g}, the norm ratio of {len(names)} experts under {method!r}.")
@@ -156,3 +163,13 @@ def parse_recipe(
     schedule = parse_schedule(options, engine.backend.layout.depth, default_alpha)
     recipe = Recipe(suite=suite.name, tasks=names, method=method, schedule=schedule, rule=rule)
     return recipe, notes[0] if notes else None
+
+
+def parse_soup(engine: Engine, names: Sequence[str], method: str, soup: str) -> tuple[str, ...]:
+    """The runs that a soup keeps; all must be runs of one task."""
+    choose("soup", soup, (UNIFORM, GREEDY))
+    if method not in ("sum", "average"):
+        raise ExplorerError(f"--soup averages its runs, --method {method} does not: leave one of them out.")
+    if len(tasks := sorted(set(map(task_of, names)))) > 1:
+        raise ExplorerError(f"A soup is of runs of one task, not of {', '.join(tasks)}: name runs such as a,a/1,a/2.")
+    return tuple(names) if soup == UNIFORM else greedy_soup(engine, tasks[0], names)

@@ -1,4 +1,4 @@
-"""``evaluate`` and ``curve``: recipes scored by the engine, with a progress bar on a terminal."""
+"""``evaluate``: recipes scored by the engine, with a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from lines_explorer.commands.options import choose, split_name, tasks_with
+from lines_explorer.analysis import Accuracy, mean_accuracy
+from lines_explorer.commands.options import split_name
 from lines_explorer.commands.report import Report, percent, table
-from lines_explorer.engine import constant_recipes, single_task_recipes
 from lines_explorer.errors import ExplorerError
-from lines_explorer.schedule import CURVES
+from lines_explorer.recipe import task_of
 
 if TYPE_CHECKING:
     from lines_explorer.analysis import Mean
     from lines_explorer.engine import Engine, Evaluation, Summary, TaskSummary
     from lines_explorer.recipe import Recipe
-
-MOST_POINTS = 101
+    from lines_explorer.suites import Suite
 
 
 def score(engine: Engine, recipe: Recipe, score_on: Sequence[str], split: str, label: str = "") -> Evaluation:
@@ -43,7 +42,7 @@ def summarise(engine: Engine, evaluation: Evaluation) -> Summary:
 
     The engine wants a target: the first own task's validation score stands in, and is taken out again.
     """
-    own = evaluation.recipe.tasks
+    own = evaluation.recipe.targets
     if set(own) & set(evaluation.scores):
         return engine.summary(evaluation, own)
     stand_in = engine.evaluate(evaluation.recipe, own[:1]).scores
@@ -80,12 +79,13 @@ def mean_dict(mean: Mean | None, normalized: float | None) -> dict[str, Any] | N
     }
 
 
-def evaluate(engine: Engine, recipe: Recipe, score_on: Sequence[str], split: str) -> Report:
-    """One merged model, scored: per task, and the means over target and control tasks.
+def evaluate(engine: Engine, recipe: Recipe, score_on: Sequence[str], split: str, shifts: bool = False) -> Report:
+    """One merged model, scored: per task, and the means over target and control tasks; ``shifts``: see ``shifted``.
 
     Accuracies and their 95 % Wilson limits are fractions.  ``normalized`` is by the expert's accuracy for
     the recipe's own tasks and by the zero-shot accuracy for the control tasks.
     """
+    more = shifted(engine, recipe, recipe.targets) if shifts else {}
     evaluation = score(engine, recipe, score_on, split)
     summary = summarise(engine, evaluation)
     data = {
@@ -94,6 +94,7 @@ def evaluate(engine: Engine, recipe: Recipe, score_on: Sequence[str], split: str
         "split": split_name(split),
         "tasks": {name: task_dict(task) for name, task in summary.tasks.items()},
         **means(summary),
+        **more,
         "seconds": evaluation.seconds,
         "source": evaluation.source,
     }
@@ -102,40 +103,48 @@ def evaluate(engine: Engine, recipe: Recipe, score_on: Sequence[str], split: str
 
 def evaluation_text(data: dict[str, Any]) -> str:
     """The evaluation as a table in percent; a star marks the recipe's own tasks."""
-    own = data["recipe"]["tasks"]
+    own = [task_of(name) for name in data["recipe"]["tasks"]]
     named = {f"{name} *" if name in own else name: row for name, row in data["tasks"].items()}
     named |= {f"mean of {kind} tasks": data[kind] for kind in ("target", "control") if data[kind]}
+    if "shifts" in data:
+        named |= {f"{task}: {shift}": row for task, shifts in data["shifts"].items() for shift, row in shifts.items()}
+        named |= {"mean of shifted sets": data["shifted"]}
     rows = [
         [name, percent(row["accuracy"]), f"{percent(row['low'])}–{percent(row['high'])}"]
         + [percent(row["normalized"]), str(row["n"])]
         for name, row in named.items()
     ]
     seconds = "stored" if data["source"] == "stored" else f"{data['seconds']:.1f} s"
-    title = f"{', '.join(own)} merged (*) on the {data['split']} split, % ({seconds}, recipe {data['hash']})"
+    merged = ", ".join(data["recipe"]["tasks"])
+    title = f"{merged} merged (*) on the {data['split']} split, % ({seconds}, recipe {data['hash']})"
     return f"{title}\n{table(['task', 'accuracy', '95 %', 'normalized', 'n'], rows)}"
 
 
-def curve(engine: Engine, target: str, kind: str, points: int, split: str) -> Report:
-    """The single-task trade-off line, γ from 1 (the expert) to 0 in equal steps, scored on every task.
+def shifted_sets(suite: Suite, tasks: Sequence[str]) -> list[tuple[str, str]]:
+    """(task, shift) of every shifted set of these tasks.
 
-    α = γ and β = 1 − γ; for ``kind="constant"`` the plain line θ₀ + γτ.
+    Raises:
+        ExplorerError: they have none.
     """
-    suite = engine.suite
-    choose("target", target, suite.experts)
-    choose("schedule", kind, CURVES)
-    if not 2 <= points <= MOST_POINTS:
-        raise ExplorerError(f"--points is {points}: give a whole number from 2 to {MOST_POINTS}.")
-    if kind == "constant":
-        recipes = constant_recipes(suite.name, target, points)
-    else:
-        recipes = single_task_recipes(suite.name, target, kind, points)
-    rows = []
-    for step, recipe in enumerate(recipes, start=1):
-        evaluation = score(engine, recipe, tasks_with(suite, split), split, label=f"point {step} of {points}")
-        factors = {"alpha": recipe.schedule.alpha, "beta": recipe.schedule.beta}
-        rows.append(factors | means(engine.summary(evaluation, (target,))))
-    data = {"suite": suite.name, "target": target, "schedule": kind, "split": split_name(split), "points": rows}
-    return Report(data, curve_text(data))
+    sets = [(task, shift) for task in tasks for shift in suite.tasks[task].shifts]
+    if not sets:
+        having = ", ".join(name for name, task in suite.tasks.items() if task.shifts) or "none"
+        raise ExplorerError(f"{', '.join(tasks)} of {suite.name} has no shifted set; tasks that have one: {having}.")
+    return sets
+
+
+def shifted(engine: Engine, recipe: Recipe, tasks: Sequence[str]) -> dict[str, Any]:
+    """``shifts``: task → shift → its result; ``shifted``: the mean over all of them, each set with the same weight.
+
+    ``normalized`` is by the accuracy of the task's expert on the same shifted set.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for task, shift in shifted_sets(engine.suite, tasks):
+        evaluation = score(engine, recipe, [task], shift, label=shift)
+        rows.setdefault(task, {})[shift] = task_dict(engine.summary(evaluation, [task]).tasks[task])
+    every = [row for shifts in rows.values() for row in shifts.values()]
+    mean = mean_accuracy([Accuracy(row["correct"], row["n"]) for row in every])
+    return {"shifts": rows, "shifted": mean_dict(mean, sum(row["normalized"] for row in every) / len(every))}
 
 
 def means(summary: Summary) -> dict[str, Any]:
@@ -144,16 +153,3 @@ def means(summary: Summary) -> dict[str, Any]:
         "target": mean_dict(summary.target, summary.target_normalized),
         "control": mean_dict(summary.control, summary.control_normalized),
     }
-
-
-def curve_text(data: dict[str, Any]) -> str:
-    """The line as a table in percent."""
-    rows = []
-    for point in data["points"]:
-        cells = [f"{point['alpha']:.3g}", f"{point['beta']:.3g}"]
-        for kind in ("target", "control"):
-            row = point[kind] or {}
-            cells += [percent(row.get("accuracy")), percent(row.get("normalized"))]
-        rows.append(cells)
-    header = ["α", "β", "target", "normalized", "control", "normalized"]
-    return f"{data['target']} of {data['suite']}, {data['schedule']}, {data['split']} split, %\n{table(header, rows)}"
