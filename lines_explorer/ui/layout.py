@@ -10,18 +10,15 @@ import plotly
 
 from lines_explorer.engine import Engine
 from lines_explorer.merging import METHODS
-from lines_explorer.ui import style, texts
+from lines_explorer.ui import style, texts, texts_modes
 from lines_explorer.ui.handlers import Desk
 from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES, Page
-from lines_explorer.ui.view import LIMITS, MANY, STEP
+from lines_explorer.ui.modes import EDIT, MANY, MODES, NEGATION, ROBUSTNESS, SOUP, knob_of
+from lines_explorer.ui.view import LACKING, LIMITS, STEP
 
 STATIC = Path(str(files("lines_explorer.ui"))) / "static"
 SCRIPTS = ("state.js", "history.js", "free.js", "figures.js", "readout.js", "tools.js", "page.js")
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-CONTROLS = (
-    "mode", "target", "schedule", "gamma", "alpha", "beta", "scale",
-    "tasks", "method", "norms", "alpha_many", "beta_many", "scale_many",
-)  # fmt: skip
 RUN_HUB = "window.LinesExplorer.start(element, props, server, trigger, watch);"
 EVENTS = "/* events: 'apply' 'settle' 'line' 'fill' 'score' */"
 DEVICE = {"concurrency_id": "device", "concurrency_limit": 16}
@@ -38,8 +35,11 @@ def theme() -> gr.themes.Base:
 
 
 def css() -> str:
-    """The style sheet: the role colours and page.css."""
-    return style.css_variables() + (STATIC / "page.css").read_text(encoding="utf-8")
+    """The style sheet: the role colours, page.css, and what each mode shows."""
+    only = (f'body[data-lx-mode="{mode}"] .lx-only:not(.lx-in-{mode})' for mode in MODES)
+    hidden = ",".join([*only, "body:not([data-lx-mode]) .lx-only:not(.lx-in-edit)"])
+    sheet = (STATIC / "page.css").read_text(encoding="utf-8")
+    return f"{style.css_variables()}{sheet}{hidden}{{display:none !important}}"
 
 
 def scripts(root: str = "") -> str:
@@ -59,12 +59,31 @@ def boot(desk: Desk) -> str:
     view, page = desk.catalogue.default(), Page()
     data: dict[str, Any] = {"view": view.as_json(), "page": page.as_json()}
     data |= {"family": desk.family(view), "look": desk.look(view, page), "suite": desk.suite.name}
-    data |= {"titles": desk.titles, "roles": style.ROLES, "phrases": texts.PHRASES, "controls": CONTROLS}
+    data |= {"titles": desk.rows, "roles": style.ROLES, "phrases": texts.PHRASES, "controls": control_names(desk)}
+    data |= {"table": {mode: row.as_json() | _words(mode) for mode, row in MODES.items()}}
+    data |= {"runs": desk.catalogue.runs}
+    data |= {"lacking": {mode: why for mode, why in LACKING.items() if mode not in desk.catalogue.modes}}
     data |= {"buttons": texts.BUTTONS, "surface_texts": texts.SURFACE, "free_texts": texts.FREE_WORDS}
     data |= {"presets": texts.PRESETS, "hideable": HIDEABLE, "limits": LIMITS, "blocks": desk.blocks}
     data |= {"experts": {name: (*method.experts, texts.needs(*method.experts)) for name, method in METHODS.items()}}
     data |= {"panels": {name: title for name, (title, _) in texts.PANELS.items()}, "figures": FIGURES}
-    return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in texts.MODES}})
+    return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in MODES}})
+
+
+def _words(mode: str) -> dict[str, Any]:
+    """A mode's words for table and test result."""
+    return {"roles": texts_modes.WORDS[mode].roles, "means": texts_modes.WORDS[mode].means}
+
+
+def control_names(desk: Desk) -> tuple[str, ...]:
+    """The controls in the order in which their values go through the page."""
+    own = dict.fromkeys(mode.controls.get(name, name) for mode in MODES.values() for name in ("target", *mode.limits))
+    return ("mode", "schedule", *own, "tasks", "method", "norms", "soup", "floor", *map(runs_of, desk.catalogue.runs))
+
+
+def runs_of(task: str) -> str:
+    """The control of a task's runs."""
+    return f"runs_{task}"
 
 
 def build_page(engine: Engine, root: str = "") -> gr.Blocks:
@@ -86,33 +105,86 @@ def build_page(engine: Engine, root: str = "") -> gr.Blocks:
 
 
 def _controls(desk: Desk) -> dict[str, Any]:
-    view, many, chosen = desk.catalogue.default(), desk.catalogue.default(MANY), {}
-    experts = [(desk.titles[name], name) for name in desk.catalogue.tasks]
-    chosen["mode"] = _choice("mode", texts.MODES, view.mode)
-    with gr.Group(elem_classes="lx-edit"):
-        chosen["target"] = _choice("target", {name: title for title, name in experts}, view.target)
-    with gr.Group(elem_classes="lx-many"):
-        label, info = texts.LABELS["tasks"]
-        chosen["tasks"] = gr.CheckboxGroup(
-            experts, value=list(many.tasks), label=label, info=info, elem_id="lx-tasks-choice"
-        )
-        chosen["method"] = _choice("method", {name: method.title for name, method in METHODS.items()}, many.method)
-    chosen["schedule"] = _choice("schedule", texts.SCHEDULES, view.schedule)
-    with gr.Group(elem_classes="lx-edit lx-lines"):
-        chosen["gamma"] = _slider("gamma", (0.0, 1.0), view.alpha, 0.05)
-    with gr.Group(elem_classes="lx-edit lx-lines"):
-        chosen["alpha"] = _slider("alpha", LIMITS["alpha"], view.alpha)
-        chosen["beta"] = _slider("beta", LIMITS["beta"], view.beta)
-    with gr.Group(elem_classes="lx-many lx-lines"):
-        label, info = texts.LABELS["norms"]
-        chosen["norms"] = gr.Checkbox(many.norms, label=label, info=info, elem_id="lx-norms")
-        chosen["alpha_many"] = _slider("alpha_many", LIMITS["alpha"], many.alpha, classes="lx-free")
-        chosen["beta_many"] = _slider("beta_many", LIMITS["beta"], many.beta)
-    with gr.Group(elem_classes="lx-edit lx-constant"):
-        chosen["scale"] = _slider("scale", LIMITS["scale"], view.scale)
-    with gr.Group(elem_classes="lx-many lx-constant"):
-        chosen["scale_many"] = _slider("scale_many", LIMITS["scale"], many.scale)
-    return {name: chosen[name] for name in CONTROLS}
+    """Every control by name: those that several modes share, then each mode's own."""
+    chosen: dict[str, Any] = {"mode": _choice("mode", texts.MODES, EDIT)}
+    if lacking := _lacking(desk):
+        gr.HTML(lacking, elem_id="lx-lacking", apply_default_css=False)
+    for mode in (EDIT, MANY, ROBUSTNESS, SOUP):  # what is subtracted is chosen as what is edited
+        with gr.Group(elem_classes=f"lx-only lx-in-{mode}" + (" lx-in-negation" if mode == EDIT else "")):
+            chosen |= _subject(desk, mode)
+    chosen["schedule"] = _choice("schedule", texts.SCHEDULES, desk.catalogue.default().schedule)
+    for mode in MODES:
+        chosen |= _sliders(desk, mode)
+    return {name: chosen[name] for name in control_names(desk)}
+
+
+def _lacking(desk: Desk) -> str:
+    """Why some modes are greyed."""
+    reasons = (why for mode, why in LACKING.items() if mode not in desk.catalogue.modes)
+    return "".join(f"<p>{_escape(why)}</p>" for why in reasons)
+
+
+def _in_mode(words: dict[str, str]) -> str:
+    """Words of which the page shows those of its mode."""
+    return "".join(f'<span class="lx-only lx-in-{mode}">{_escape(text)}</span>' for mode, text in words.items())
+
+
+def _subject(desk: Desk, mode: str) -> dict[str, Any]:
+    """What a mode is about: a target, tasks and a method, or runs."""
+    catalogue = desk.catalogue
+    view = catalogue.default(mode)
+    if mode == MANY:
+        experts = [(desk.titles[name], name) for name in catalogue.tasks]
+        methods = {name: method.title for name, method in METHODS.items()}
+        return {"tasks": _ticks("tasks", experts, view.tasks), "method": _choice("method", methods, view.method)}
+    name, choices = MODES[mode].controls.get("target", "target"), catalogue.targets(mode)
+    found = {name: _choice(name, {task: desk.titles[task] for task in choices}, view.target if choices else None)}
+    if mode == SOUP:
+        found["soup"] = _choice("soup", texts_modes.SOUPS, view.soup)
+        for number, (task, names) in enumerate(catalogue.runs.items()):
+            with gr.Group(elem_classes="lx-runs", elem_id=f"lx-runs-{number}"):
+                told = [(run_words(desk, run), run) for run in names]
+                found[runs_of(task)] = _ticks("runs", told, names, f"lx-runs-choice-{number}")
+    return found
+
+
+def run_words(desk: Desk, name: str) -> str:
+    """How a run was made: number, seed, learning rate."""
+    known = {run.name: run.facts for runs in desk.suite.runs.values() for run in runs}
+    if name not in known:
+        return texts_modes.EXPERT_RUN
+    return texts_modes.RUN.format(number=name.rpartition("/")[2], **known[name])
+
+
+def _sliders(desk: Desk, mode: str) -> dict[str, Any]:
+    """A mode's own sliders, and what else is set beside them."""
+    row, view, found = MODES[mode], desk.catalogue.default(mode), {}
+
+    def slider(field: str, value: float, step: float = STEP, classes: str = "") -> None:
+        name = row.controls.get(field, field)
+        found[name] = _slider(name, row.limits[field], value, step, classes)
+
+    here = f"lx-only lx-in-{mode}"
+    if "gamma" in row.limits:
+        with gr.Group(elem_classes=f"{here} lx-lines"):
+            slider("gamma", knob_of(mode, view.alpha, view.beta), 0.05)
+    with gr.Group(elem_classes=f"{here} lx-lines"):
+        if mode == MANY:
+            label, info = texts.LABELS["norms"]
+            found["norms"] = gr.Checkbox(view.norms, label=label, info=info, elem_id="lx-norms")
+        slider("alpha", view.alpha, classes="lx-free" if mode == MANY else "")
+        slider("beta", view.beta)
+    with gr.Group(elem_classes=f"{here} lx-constant"):
+        slider("scale", view.scale)
+    if mode == NEGATION:
+        with gr.Group(elem_classes=here):
+            found["floor"] = _slider("floor", LIMITS["floor"], view.floor)
+    return found
+
+
+def _ticks(name: str, choices: list[tuple[str, str]], ticked: Any, place: str = "lx-tasks-choice") -> gr.CheckboxGroup:
+    label, info = texts.LABELS[name]
+    return gr.CheckboxGroup(choices, value=list(ticked), label=label, info=info, elem_id=place)
 
 
 def _choice(name: str, choices: dict[str, str], value: str) -> gr.Radio:
@@ -146,6 +218,7 @@ def _hub(desk: Desk, root: str) -> gr.HTML:
         value="",
         boot=boot(desk),
         key_list=key,
+        mode_notes=_in_mode({mode: words.note for mode, words in texts_modes.WORDS.items()}),
         html_template=(STATIC / "hub.html").read_text(encoding="utf-8"),
         js_on_load=RUN_HUB + EVENTS,
         server_functions=[live, restore, surface],
@@ -182,7 +255,7 @@ def _panel(name: str, root: str) -> gr.HTML:
         name=name,
         title=title,
         describe=label,
-        hint=texts.HINTS[name],
+        hint=_hint(name),
         extra=extra,
         tools=_panel_tools(name, title),
         js_on_load=f"window.LinesExplorer.mount('{name}', element);",
@@ -191,6 +264,14 @@ def _panel(name: str, root: str) -> gr.HTML:
         elem_id=f"lx-{name}-panel",
         elem_classes="lx-cell",
     )
+
+
+def _hint(name: str) -> str:
+    """A figure's hint; where the modes have their own, one for each."""
+    field = {"plane": "better", "curve": "strokes", "depth": "depth"}.get(name)
+    if field is None:
+        return texts.HINTS[name]
+    return _in_mode({mode: getattr(words, field) for mode, words in texts_modes.WORDS.items()})
 
 
 def _panel_tools(name: str, title: str) -> str:
@@ -208,8 +289,15 @@ def _surface_tools() -> str:
     """Which quantity the surface shows, and the button that fills its empty cells."""
     words, choices = texts.SURFACE, ""
     for quantity in QUANTITIES:
-        title = texts.QUANTITIES[quantity]
-        choices += f'<label><input type="radio" name="lx-quantity" value="{quantity}"><span>{title}</span></label>'
+        title, only = texts.QUANTITIES[quantity], ""
+        if quantity == "score":
+            only = ' class="lx-only ' + " ".join(f"lx-in-{mode}" for mode, row in MODES.items() if row.rule) + '"'
+        else:
+            role = ("target", "control").index(quantity)
+            title = _in_mode({mode: row.roles[role] for mode, row in texts_modes.WORDS.items()})
+        choices += (
+            f'<label{only}><input type="radio" name="lx-quantity" value="{quantity}"><span>{title}</span></label>'
+        )
     return (
         f'<fieldset class="lx-quantity" title="{words["score"]}"><legend class="lx-unseen">{words["choose"]}</legend>'
         f'{choices}</fieldset><p class="lx-missing" data-lx="cells" hidden><span data-lx="cells-text"></span> '
@@ -250,10 +338,13 @@ def _connect(page: gr.Blocks, desk: Desk, hub: gr.HTML, controls: dict[str, Any]
     report = "(...values) => { window.LinesExplorer.controls(values); }"
     for control in everything:
         control.change(None, everything, None, js=report, trigger_mode="always_last")
-    gamma, alpha, beta = controls["gamma"], controls["alpha"], controls["beta"]
-    gamma.input(None, [gamma], [alpha, beta], js="(g) => window.LinesExplorer.fromGamma(g)")
-    for free in (alpha, beta):
-        free.input(None, [alpha, beta, gamma], [gamma], js="(...v) => window.LinesExplorer.toGamma(...v)")
+    for mode, row in MODES.items():
+        if "gamma" in row.limits:
+            knob, alpha, beta = (controls[row.controls.get(name, name)] for name in ("gamma", "alpha", "beta"))
+            knob.input(None, [knob], [alpha, beta], js=f"(g) => window.LinesExplorer.fromKnob('{mode}', g)")
+            for free in (alpha, beta):
+                to_knob = f"(...v) => window.LinesExplorer.toKnob('{mode}', ...v)"
+                free.input(None, [alpha, beta, knob], [knob], js=to_knob)
     hub.apply(None, None, everything, js="() => window.LinesExplorer.taken()")
 
     def settle(event: gr.EventData):

@@ -44,7 +44,7 @@ def test_every_panel_has_words_and_can_fill_the_page():
 
 
 def test_what_a_link_can_hide_exists():
-    ids = (
+    ids = {"#lx-lacking", ".lx-runs"} | (
         {f"#lx-{name}-panel" for name in texts.PANELS} | {f"#lx-{name}" for name in texts.LABELS} | {"#lx-tasks-choice"}
     )
     for places in HIDEABLE.values():

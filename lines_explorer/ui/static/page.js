@@ -16,12 +16,14 @@
     trigger = send;
     boot = JSON.parse(props.boot);
     phrases = boot.phrases;
+    LX.modes = boot.table;
     S.page = boot.page;
     S.free = { factors: boot.view.factors, rest: boot.view.rest };
     S.families.set(boot.family.key, boot.family);
     watch("value", () => props.value && received(JSON.parse(props.value)));
     wire();
     dress();
+    LX.greyModes(boot.lacking);
     S.controls = LX.named(boot.controls, pending ?? LX.initial(boot));
     restoring = location.hash.length > 1;
     moved();
@@ -91,6 +93,7 @@
     const { mode, schedule, norms } = S.controls, old = S.view;
     LX.offerMethods(boot.experts, S.controls.tasks.length);
     Object.assign(document.body.dataset, { lxMode: mode, lxSchedule: schedule, lxNorms: String(Boolean(norms)) });
+    LX.showRuns(Object.keys(boot.runs).indexOf(S.controls.target_soup));
     if (schedule === "free" && old && old.schedule !== "free" && !given && LX.complete(old)) takeOver(old);
     const view = LX.viewOf(S.controls, S.free);
     if (old && JSON.stringify(view) === JSON.stringify(old)) return;
@@ -135,7 +138,7 @@
   const incomplete = (view) => {
     clearTimeout(timer);
     wanted = false;
-    LX.notice(view.tasks.length ? phrases.number : phrases.tick);
+    LX.notice(LX.ticked(view) ? phrases.number : view.tasks.length ? phrases.run : phrases.tick);
   };
 
   /* Tier 0 and all others end here: draw a point, or that nothing is known yet. */
@@ -163,6 +166,7 @@
     await LX.drawExtras({ front: surface?.front ?? null, trail: trailOf(family) });
     if (family !== S.family) return;
     if (!S.pinned) await LX.drawDifference(family.figures.difference, false);
+    LX.staleSurface(!surface);
     if (surface) await drawSurface(surface);
     wantSurface();
   };
@@ -308,7 +312,7 @@
 
   const tested = (point) => {
     S.test = point;
-    LX.testResult(LX.testText(point));
+    LX.testResult(LX.testText(point, S.view.mode));
     LX.progress(null);
     table();
   };
@@ -392,5 +396,5 @@
     const found = LX.nearest(places, at(event, "x"), at(event, "y"), ...LX.spans());
     if (found) apply(found.view);
   };
-  const onSurface = (event) => apply(LX.onSurface(S.view, at(event, "x"), at(event, "y"), boot.limits));
+  const onSurface = (event) => apply(LX.onSurface(S.view, at(event, "x"), at(event, "y"), LX.modes[S.view.mode].limits));
 })();
