@@ -14,6 +14,8 @@ from lines_explorer.ui.words import short
 
 Figure = dict[str, Any]
 NAMES = {LINES: "LiNeS", CONSTANT: "constant λ"}
+FIGURE_HEIGHT = 300
+"""The least height of a figure, in pixels, as in page.css."""
 HOVER = (
     "<b>%{{meta}}</b> · %{{customdata[0]}}<br>{0} %{{y:.1f}} % (%{{customdata[1]}} of %{{customdata[3]}})"
     "<br>{1} %{{x:.1f}} % (%{{customdata[2]}} of %{{customdata[4]}})<extra></extra>"
@@ -148,10 +150,14 @@ def curve(family: Mapping[str, Any], kind: str) -> Figure:
     low, top = _reach(family, kind, [point["knob"] for point in points])
     look = layout(400, shapes=guides, annotations=labels, hovermode="x unified")
     subtitle = small(f"95 % bands · {family['split']}")
-    look |= {"xaxis": axis(f"<b>{knob}</b>{subtitle}", range=[low - 0.03, top + 0.03]), "yaxis": axis("Accuracy, %")}
+    known = [p[which] for p in points for which in ("target", "control")]
+    known += [high, base and base["control"]] if points else []
+    # A range of its own: an axis that Plotly scales itself stays empty once a figure without points was there.
+    up = _range([end for stat in known for end in _ends(stat)])
+    look |= {"xaxis": axis(f"<b>{knob}</b>{subtitle}", range=[low - 0.03, top + 0.03])}
+    look |= {"yaxis": axis("Accuracy, %", range=up)}
     if not points:
         look["annotations"] = labels + [note("line not evaluated yet", xref="paper", yref="paper", x=0.5, y=0.95)]
-        look["yaxis"]["range"] = [0, 100]
     return {"data": traces, "layout": look}
 
 
@@ -176,7 +182,7 @@ def tasks(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
 
 def tasks_height(rows: int) -> int:
     """Height of the figures with one row per task, in pixels."""
-    return 80 + 36 * rows
+    return max(FIGURE_HEIGHT, 80 + 36 * rows)
 
 
 def depth(blocks: int, height: int = 340) -> Figure:

@@ -77,8 +77,8 @@ def boot(desk: Desk) -> str:
 
 
 def _words(mode: str) -> dict[str, Any]:
-    """A mode's words for table and test result."""
-    return {"roles": texts_modes.WORDS[mode].roles, "means": texts_modes.WORDS[mode].means}
+    """A mode's words for table, test result and the state of a point."""
+    return {name: getattr(texts_modes.WORDS[mode], name) for name in ("roles", "means", "evaluated")}
 
 
 def build_page(engine: Engine, root: str = "") -> gr.Blocks:

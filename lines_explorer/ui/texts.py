@@ -167,7 +167,6 @@ PHRASES = {
     "offline": "The server does not answer. The page tries again by itself.",
     "copied": "Copied",
     "interpolated": "Interpolated between evaluated points; the exact result follows.",
-    "evaluated": "Evaluated on every validation picture.",
     "trouble": "New results cannot be written to the disk: they are kept in memory, until the program ends.",
     "unknown": "Not evaluated yet.",
     "tick": "Tick at least one task to merge.",

@@ -23,6 +23,7 @@ class Words:
         better: the hint of the plane.
         strokes: the hint of the figure against the slider.
         depth: the hint of the figure of λ over depth.
+        evaluated: the state of an exact point.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Words:
     better: str = "Up and right is better. Click anywhere to take the nearest evaluated setting."
     strokes: str = "Solid: target. Dashed: control. Bands: 95 % intervals."
     depth: str = "How much of the update each block keeps."
+    evaluated: str = "Evaluated on every validation picture."
 
 
 WORDS: dict[str, Words] = {
@@ -64,6 +66,7 @@ WORDS: dict[str, Words] = {
         by=("its expert’s", "its expert’s"),
         better="Up: in distribution. Right: shifted sets. Click to take the nearest evaluated setting.",
         strokes="Solid: in distribution. Dashed: mean of the shifted sets. Bands: 95 % intervals.",
+        evaluated="Evaluated on every validation picture and on every picture of the shifted sets.",
     ),
     SOUP: Words(
         "Soup",

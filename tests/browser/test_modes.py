@@ -37,6 +37,7 @@ def test_robustness(visit) -> None:
     assert "WiSE-FT" in visit.page.inner_text(".lx-mode-note")
     for place in (".lx-search", "#lx-evidence-panel"):
         assert visit.page.locator(place).count() == 1 and not visit.page.is_visible(place)
+    assert "shifted sets" in visit.page.inner_text('[data-lx="state"]')
     visit.set("gamma_robustness", 0.5, 0.8)
     visit.rest("alpha=0.4&beta=0.4&")
     assert (visit.value("alpha_robustness"), visit.value("alpha")) == (0.4, 0.3)
@@ -109,9 +110,11 @@ def test_every_mode_fits_and_shows_its_figures(open_page, width: int, scheme: st
     for mode in MODES:
         visit.choose("mode", mode)
         visit.rest(f"mode={mode}&")
-        for panel in ("plane", "surface", "curve", "depth", "tasks", "difference"):
+        for panel in ("plane", "surface", "curve", "depth", "tasks"):
             visit.page.wait_for_selector(f"#lx-{panel}-panel .main-svg")
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        column = "document.getElementById('lx-controls')"
+        assert visit.page.evaluate(f"{column}.scrollWidth <= {column}.clientWidth + 1")
         visit.page.screenshot(path=SHOTS / f"mode-{mode}-{width}-{scheme}.png", full_page=True)
 
 

@@ -155,7 +155,7 @@
     LX.formula(S.view, curve, boot.blocks);
     const doing = S.family && !S.family.ready ? phrases.references : phrases.evaluating;
     if (!point?.sentence) LX.say(LX.fill(doing, { setting: LX.setting(S.view, curve) }), "waiting");
-    LX.state(!point ? phrases.unknown : point.estimate?.said ?? (point.exact ? phrases.evaluated : phrases.interpolated));
+    LX.state(!point ? phrases.unknown : point.estimate?.said ?? (point.exact ? LX.modes[S.view.mode].evaluated : phrases.interpolated));
     tools();
     if (other && S.family) {
       S.schedule = S.view.schedule;
