@@ -46,6 +46,11 @@ def right(engine: Engine, recipe: Recipe, split: str = "validation") -> int:
     return engine.evaluate(recipe, ["shapes"], split).scores["shapes"].correct
 
 
+def test_suites_lists_runs(ask: Ask) -> None:
+    rows = {row["name"]: row["runs"] for row in ask("suites")["suites"][0]["tasks"]}
+    assert rows["shapes"][1] == {"name": "shapes/2", "seed": 2, "rate": 0.002, "steps": 20} and rows["places"] == []
+
+
 def test_a_task_is_subtracted(ask: Ask, engine: Engine) -> None:
     told = ask("evaluate", "--tasks", "shapes", "--scale", "-0.5")
     assert told["recipe"]["schedule"] == {"kind": "constant", "alpha": -0.5, "beta": 0.0}

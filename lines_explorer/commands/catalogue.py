@@ -53,6 +53,7 @@ def describe(engine: Engine) -> dict[str, Any]:
             | {"shifts": list(task.shifts), "zero_shot": stored(engine, base, name)}
             | {"expert": stored(engine, expert, name) if name in suite.experts else None}
             | {"expert_sha256": suite.expert_sha256(name) if name in suite.experts else None}
+            | {"runs": [{"name": run.name, **run.facts} for run in suite.runs.get(name, ())]}
         )
     tensors = suite.base()
     return {

@@ -1,11 +1,13 @@
 """What a growing evaluation already says, as numbers and words for the page: estimates, never measurements."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lines_explorer.schedule import FREE
 from lines_explorer.ui import texts
+from lines_explorer.ui.modes import CONSTANT
 from lines_explorer.ui.results import Numbers, number, weakest
-from lines_explorer.ui.view import CONSTANT, View
+from lines_explorer.ui.view import View
 
 if TYPE_CHECKING:
     from lines_explorer.analysis import Estimate
@@ -13,13 +15,19 @@ if TYPE_CHECKING:
     from lines_explorer.recipe import Recipe
 
 
-def estimated_point(engine: "Engine", view: View, evaluation: "Evaluation") -> Numbers | None:
-    """The estimated point of an evaluation that is not complete; None when it carries no estimates.
+def estimated_point(
+    engine: "Engine", view: View, evaluations: Sequence["Evaluation"], splits: int = 1
+) -> Numbers | None:
+    """The estimated point of a view whose evaluation is not complete; None when it carries no estimates.
+
+    A view that scores several splits is evaluated one split after the other: its means cannot be estimated before the
+    last split has begun, so None.
 
     It has the keys of ``Results.point``, each accuracy with ``total`` as well (of which ``n`` are seen), and
     ``estimate``: ``done`` of ``total`` pictures, ``said`` in a sentence or two, with the stored points that help.
     """
-    if evaluation.estimated is None:
+    evaluation = evaluations[-1]
+    if splits > 1 or evaluation.estimated is None:
         return None
     summary = engine.estimated_summary(evaluation, view.targets)
     tasks = {}

@@ -23,9 +23,11 @@ from lines_explorer.ui import texts
 from lines_explorer.ui.comparison import PAIRED
 from lines_explorer.ui.confusion_figure import confusions
 from lines_explorer.ui.difference_figure import explain
-from lines_explorer.ui.handlers import Asked, Desk, Json, Tickets
+from lines_explorer.ui.handlers import Asked, Desk, Json
+from lines_explorer.ui.modes import NEGATION
 from lines_explorer.ui.picture_texts import BASE, BOTH, EVIDENCE, EXPERT, GAINED, LOST, PINNED, difference
 from lines_explorer.ui.results import VALIDATION, number
+from lines_explorer.ui.tickets import Tickets
 from lines_explorer.ui.view import choice
 
 if TYPE_CHECKING:
@@ -175,8 +177,8 @@ class EvidenceDesk:
             raise ExplorerError("The page did not say which pictures to show; reload it.")
         against, task, start = given.get("against"), given.get("task"), given.get("start")
         if against is None:
-            several = len(asked.view.targets) > 1
-            against = PINNED if asked.page.pin else BASE if several else EXPERT
+            base = len(asked.view.targets) > 1 or asked.view.mode == NEGATION
+            against = PINNED if asked.page.pin else BASE if base else EXPERT
         against = choice("comparison", against, AGAINST)
         if against == PINNED and not asked.page.pin:
             raise ExplorerError(EVIDENCE["none_pinned"])

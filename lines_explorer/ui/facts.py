@@ -21,14 +21,15 @@ from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
 from lines_explorer.ui.comparison import difference
-from lines_explorer.ui.results import GAMMAS, Numbers, Results
-from lines_explorer.ui.view import CONSTANT, EDIT, FREE, LINES, MANY, Catalogue, View
+from lines_explorer.ui.modes import CONSTANT, EDIT, GAMMAS, LINES, MANY
+from lines_explorer.ui.results import Numbers, Results
+from lines_explorer.ui.view import FREE, Catalogue, View
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Row = tuple[Recipe, tuple[str, ...] | None]
-"""A recipe and the tasks to score it on (None: all)."""
+Row = tuple[Recipe, tuple[str, ...] | None, str]
+"""A recipe, the tasks to score it on (None: all), and the split."""
 MOST_KEPT = 2000
 NEITHER = 1.0
 
@@ -114,9 +115,9 @@ class Facts:
         Raises:
             Untold: one of them, the base or an expert is not stored.
         """
-        needs: list[Row] = self.results.missing_references()
         recipes = [(knob, view, self.recipe(view)) for knob, view in views]
-        needs += [(recipe, None) for _, _, recipe in recipes if not self.results.peek(recipe)]
+        needs: list[Row] = self.results.missing_references(views[0][1]) if views else []
+        needs += [row for _, view, recipe in recipes for row in self.results.missing(view, recipe)]
         if needs:
             raise Untold(list(dict.fromkeys(needs)))
         return [Place(view, knob, self.results.stored(view, recipe)) for knob, view, recipe in recipes]

@@ -8,6 +8,7 @@ import gradio as gr
 
 from lines_explorer.ui import glossary, lesson_texts, story_texts, texts
 from lines_explorer.ui.guide import Guide
+from lines_explorer.ui.searching import SEARCHED
 
 STATIC = Path(str(files("lines_explorer.ui"))) / "static"
 SEARCH_BUTTONS = ("title", "rule", "keep", "stop")
@@ -38,8 +39,9 @@ def guide_bar(guide: Guide) -> gr.HTML:
 
 
 def search_words() -> dict[str, str]:
-    """The words of the search buttons, for the template."""
-    return {f"search_{name}": texts.SEARCH[name] for name in SEARCH_BUTTONS}
+    """The words of the search buttons, and the modes that have them, for the template."""
+    shown = " ".join(("lx-only", *(f"lx-in-{mode}" for mode in SEARCHED)))
+    return {f"search_{name}": texts.SEARCH[name] for name in SEARCH_BUTTONS} | {"search_modes": shown}
 
 
 def glossary_words() -> dict[str, str]:

@@ -7,17 +7,15 @@ Every method takes what a browser sent, trusts none of it, and answers with plai
 import json
 import logging
 import math
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
 from lines_explorer.recipe import Recipe
+from lines_explorer.sweep.runs import runs
 from lines_explorer.ui import figures, surface_figure, texts
 from lines_explorer.ui.comparison import compare
 from lines_explorer.ui.difference_figure import difference, explained
@@ -26,58 +24,19 @@ from lines_explorer.ui.estimates import estimated_point
 from lines_explorer.ui.facts import Facts
 from lines_explorer.ui.guide import Guide
 from lines_explorer.ui.links import Links, Page
-from lines_explorer.ui.results import TEST, Results
+from lines_explorer.ui.modes import MODES, shifted_name
+from lines_explorer.ui.results import TEST, VALIDATION, Results, Work
 from lines_explorer.ui.searching import Found, Hunt
 from lines_explorer.ui.surface import Surface
+from lines_explorer.ui.tickets import Tickets
 from lines_explorer.ui.view import Catalogue, View
 
 if TYPE_CHECKING:
     from lines_explorer.engine import Engine, Evaluation
 
 Json = dict[str, Any]
-PACE, POLL = 0.12, 0.05
-TABS = 2000
+PACE = 0.12
 log = logging.getLogger(__name__)
-
-
-class Tickets:
-    """The newest request of each open page, so that an evaluation nobody waits for any more can stop."""
-
-    def __init__(self, most: int = TABS) -> None:
-        self.newest: OrderedDict[str, int] = OrderedDict()
-        self.turns: OrderedDict[tuple[str, int], threading.Lock] = OrderedDict()
-        self.most, self.lock = most, threading.Lock()
-
-    def take(self, tab: str, number: int) -> None:
-        """Note that ``tab`` has asked for its request ``number``."""
-        with self.lock:
-            self.newest[tab] = max(number, self.newest.pop(tab, 0))
-            while len(self.newest) > self.most:
-                self.newest.popitem(last=False)
-
-    def stale(self, tab: str, number: int) -> bool:
-        """Whether ``tab`` has asked for something newer."""
-        return self.newest.get(tab, 0) > number
-
-    @contextmanager
-    def turn(self, tab: str, number: int, stop: Callable[[], bool]) -> Iterator[None]:
-        """Until it is left, nothing else that ``tab`` asks for under the same number is evaluated; ends as stopped.
-
-        A page has one place in the engine's queue, where a newer request replaces its older one: what one view needs
-        (its point, its lines, its test) comes one after the other.
-        """
-        with self.lock:
-            turn = self.turns.pop((tab, number), None) or threading.Lock()
-            self.turns[tab, number] = turn
-            while len(self.turns) > self.most:
-                self.turns.popitem(last=False)
-        while not (mine := turn.acquire(timeout=POLL)) and not stop():
-            pass
-        try:
-            yield
-        finally:
-            if mine:
-                turn.release()
 
 
 @dataclass(frozen=True)
@@ -98,9 +57,22 @@ class Desk:
         self.results, self.test = Results(engine), Results(engine, TEST)
         self.blocks = engine.backend.layout.depth
         experts = tuple(task for task in self.suite.tasks if task in self.suite.experts)
-        self.catalogue = Catalogue(experts, tuple(METHODS), self.blocks, engine.refused)
+        self.catalogue = Catalogue(
+            experts,
+            tuple(METHODS),
+            self.blocks,
+            tuple(task for task in experts if self.suite.tasks[task].shifts),
+            {task: names for task, names in runs(self.suite).items() if len(names) > 1},
+            len(self.suite.tasks) > 1,
+            engine.refused,
+        )
         self.links = Links(self.suite.name, self.catalogue)
         self.titles = {name: task.title for name, task in self.suite.tasks.items()}
+        self.rows = self.titles | {
+            shifted_name(name, shift): title
+            for name, task in self.suite.tasks.items()
+            for shift, title in task.shifts.items()
+        }
         self.tickets = Tickets()
         self.guide = Guide(Facts(self.results, self.catalogue), self.links)
         self.suite_word = openable(self.suite)
@@ -153,7 +125,7 @@ class Desk:
     def family(self, view: View) -> Json:
         """A family with its figures."""
         numbers = self.results.family(view)
-        drawn = figures.all_figures(numbers, self.titles, self.blocks)
+        drawn = figures.all_figures(numbers, self.rows, self.blocks)
         drawn["difference"] = self._difference(None, view)
         return numbers | {"figures": drawn}
 
@@ -162,9 +134,9 @@ class Desk:
         schedule = view.curve(self.results.alpha(view))
         answer = {"link": self.links.write(view, page), "command": view.command(self.suite_word, schedule)}
         answer |= {"setting": texts.setting(schedule), "point": None, "trouble": bool(self.engine.store.trouble)}
-        evaluation = self.results.peek(self.results.recipe(view, schedule))
-        if evaluation and not self.results.missing_references():
-            return answer | self._described(view, page, evaluation)
+        evaluations = self.results.whole(view, self.results.recipe(view, schedule))
+        if evaluations and not self.results.missing_references(view):
+            return answer | self._described(view, page, evaluations)
         return answer | {"pinned": self._pinned(view, page, None)}
 
     def _live(self, request: Mapping) -> Json:
@@ -185,46 +157,51 @@ class Desk:
         view, number = asked.view, asked.number
         self.tickets.take(asked.tab, number)
         stop = self._stop(asked)
-        if missing := self.results.missing_references():
+        if missing := self.results.missing_references(view):
             yield from self._evaluate(missing, asked)
             yield {"kind": "family", "family": self.family(view)}
-        recipe = self.results.recipe(view, view.curve(self.results.alpha(view)))
-        for evaluation in self._counted(self.results, recipe, None, asked):
-            described = self._described(view, asked.page, evaluation)
-            yield {"kind": "point", "number": number} | described | _progress(evaluation)
+        yield from self._choose_soup(view, asked)
+        for evaluations, progress in self._whole(self.results, asked):
+            described = self._described(view, asked.page, evaluations)
+            yield {"kind": "point", "number": number} | described | progress
         pin = asked.page.pin
-        if pin and not stop() and not self.results.peek(self._recipe(pin)):
-            yield from self._evaluate([(self._recipe(pin), None)], asked)
-            evaluation = self.results.peek(recipe)
-            yield {"kind": "pinned", "number": number, "pinned": self._pinned(view, asked.page, evaluation)}
+        if pin and not stop():
+            yield from self._choose_soup(pin, asked)
+            if (recipe := self._recipe(pin)) and (missing := self.results.missing(view, recipe)):
+                yield from self._evaluate(missing, asked)
+                current = self.results.whole(view, self._recipe(view))
+                yield {"kind": "pinned", "number": number, "pinned": self._pinned(view, asked.page, current)}
 
     def _lines(self, request: Mapping) -> Iterator[Json]:
         asked = self._read(request)
         stop = self._stop(asked)
-        yield from self._evaluate(self.results.missing_references(), asked)
-        for recipe in self.results.unstored(asked.view):
+        yield from self._evaluate(self.results.missing_references(asked.view), asked)
+        yield from self._choose_soup(asked.view, asked)
+        for work in self.results.unstored(asked.view):
             if stop():
                 return
-            yield from self._evaluate([(recipe, None)], asked)
+            yield from self._evaluate([work], asked)
             yield {"kind": "family", "family": self.family(asked.view)}
 
     def _fill(self, request: Mapping) -> Iterator[Json]:
         asked = self._read(request)
         stop = self._stop(asked)
-        yield from self._evaluate(self.results.missing_references(), asked)
-        for recipe in Surface(self.results, asked.view).unstored():
+        yield from self._evaluate(self.results.missing_references(asked.view), asked)
+        yield from self._choose_soup(asked.view, asked)
+        for work in Surface(self.results, asked.view).unstored():
             if stop():
                 return
-            yield from self._evaluate([(recipe, None)], asked)
+            yield from self._evaluate([work], asked)
             yield {"kind": "surface", "surface": self._surface(asked.view)}
 
     def _score_test(self, request: Mapping) -> Iterator[Json]:
         asked = self._read(request)
-        yield from self._evaluate(self.test.missing_references(), asked, self.test)
-        for evaluation in self._counted(self.test, self._recipe(asked.view), None, asked):
-            progress = _progress(evaluation)
-            point = self.test.point(asked.view, evaluation) if evaluation.complete else None
-            yield {"kind": "test", "number": asked.number, "point": point} | progress
+        yield from self._evaluate(self.test.missing_references(asked.view), asked)
+        yield from self._choose_soup(asked.view, asked)
+        for evaluations, progress in self._whole(self.test, asked):
+            point = self.test.point(asked.view, evaluations)
+            whole = point and point["complete"] and len(evaluations) == len(self.test.parts(asked.view))
+            yield {"kind": "test", "number": asked.number, "point": point if whole else None} | progress
 
     def _tell(self, request: Mapping) -> Iterator[Json]:
         asked, name = self._read(request), request.get("name")
@@ -238,39 +215,61 @@ class Desk:
         hunt = Hunt(self.results, asked.view, request.get("rule"))
         self.tickets.take(asked.tab, asked.number)
         stop, number = self._stop(asked), {"number": asked.number}
-        yield from self._evaluate(self.results.missing_references(), asked)
+        yield from self._evaluate(self.results.missing_references(asked.view), asked)
         for step in hunt.steps() if not stop() else ():
             yield step.message() | number
             if isinstance(step, Found):
                 return
-            for evaluation in self._counted(self.results, step.recipe, None, asked):
+            for evaluation in self._counted(step.recipe, None, self.results.split, asked):
                 yield {"kind": "progress"} | number | _progress(evaluation)
                 step.evaluation = evaluation if evaluation.complete else None
             if step.evaluation is None:
                 return
 
-    def _recipe(self, view: View) -> Recipe:
+    def _recipe(self, view: View) -> Recipe | None:
         return self.results.recipe(view, view.curve(self.results.alpha(view)))
+
+    def _choose_soup(self, view: View, asked: Asked) -> Iterator[Json]:
+        """Evaluate what a greedy soup's choice needs, one after the other; then the family is known anew."""
+        chose, stop = False, self._stop(asked)
+        while (unknown := self.results.soup(view)[1]) is not None and not stop():
+            yield from self._evaluate([(unknown, (view.target,), VALIDATION)], asked)
+            chose = True
+        if chose and not stop():
+            yield {"kind": "family", "family": self.family(view)}
+
+    def _whole(self, on: Results, asked: Asked) -> Iterator[tuple[list["Evaluation"], Json]]:
+        """The growing evaluations of all that the view scores, one split after the other, and how far it is."""
+        view = asked.view
+        recipe = None if self._stop(asked)() else on.recipe(view, view.curve(on.alpha(view)))
+        done: list[Evaluation] = []
+        parts = on.parts(view) if recipe else {}
+        for index, (split, tasks) in enumerate(parts.items(), start=1):
+            evaluation = None
+            for evaluation in self._counted(recipe, tasks, split, asked):
+                yield [*done, evaluation], _progress(evaluation) | {"step": [index, len(parts)]}
+            if evaluation is None or not evaluation.complete:
+                return
+            done.append(evaluation)
 
     def _stop(self, asked: Asked) -> Callable[[], bool]:
         """Says whether the page has moved on."""
         return lambda: self.tickets.stale(asked.tab, asked.number)
 
-    def _evaluate(self, work: list, asked: Asked, on: Results | None = None) -> Iterator[Json]:
+    def _evaluate(self, work: Work, asked: Asked) -> Iterator[Json]:
         """Evaluate recipes one after the other, reporting only how far it is."""
-        results = on or self.results
-        for index, (recipe, score_on) in enumerate(work, start=1):
-            for evaluation in self._counted(results, recipe, score_on, asked):
+        for index, (recipe, score_on, split) in enumerate(work, start=1):
+            for evaluation in self._counted(recipe, score_on, split, asked):
                 progress = _progress(evaluation)
                 yield {"kind": "progress", "number": asked.number, "step": [index, len(work)]} | progress
 
-    def _counted(self, results: Results, recipe: Recipe, score_on: Any, asked: Asked) -> Iterator["Evaluation"]:
+    def _counted(self, recipe: Recipe, score_on: Any, split: str, asked: Asked) -> Iterator["Evaluation"]:
         """The growing evaluation, at a pace that a page can follow; always the last state, none once stopped."""
         stop = self._stop(asked)
         last, done = -math.inf, False
         with self.tickets.turn(asked.tab, asked.number, stop):
             while not (done or stop()):  # again if a request that had not noticed it is stale took the place
-                for evaluation in self.engine.stream(recipe, score_on, results.split, stop, visitor=asked.tab):
+                for evaluation in self.engine.stream(recipe, score_on, split, stop, visitor=asked.tab):
                     if stop():
                         return
                     done = evaluation.complete
@@ -278,41 +277,45 @@ class Desk:
                         last = time.monotonic()
                         yield evaluation
 
-    def _described(self, view: View, page: Page, evaluation: "Evaluation") -> Json:
+    def _described(self, view: View, page: Page, evaluations: list["Evaluation"]) -> Json:
         """A point, and once it is complete the sentence about it and its difference from what is pinned."""
-        if not evaluation.complete:
-            return {"point": estimated_point(self.engine, view, evaluation)}
-        if not (point := self.results.point(view, evaluation)):
+        if len(evaluations) < len(self.results.parts(view)) or not all(part.complete for part in evaluations):
+            return {"point": estimated_point(self.engine, view, evaluations, len(self.results.parts(view)))}
+        if not (point := self.results.point(view, evaluations)):
             return {"point": None}
-        schedule = evaluation.recipe.schedule
-        about = {"sentence": texts.sentence(view, schedule, point, self._references(view), self.titles)}
+        schedule = evaluations[0].recipe.schedule
+        about = {"sentence": texts.sentence(view, schedule, point, self._references(view), self.rows)}
         about["hover"] = figures.custom(texts.setting(schedule), point, {"mode": view.mode})
-        return {"point": point, "pinned": self._pinned(view, page, evaluation)} | about
+        return {"point": point, "pinned": self._pinned(view, page, evaluations)} | about
 
-    def _pinned(self, view: View, page: Page, current: "Evaluation | None") -> Json | None:
+    def _pinned(self, view: View, page: Page, current: list["Evaluation"] | None) -> Json | None:
         """The pinned point as the current view's plane shows it, and how the current one differs from it."""
         if not page.pin:
             return None
         schedule = page.pin.curve(self.results.alpha(page.pin))
-        evaluation = self.results.peek(self.results.recipe(page.pin, schedule))
+        recipe = self.results.recipe(page.pin, schedule)
+        evaluations = self.results.whole(view, recipe)
         factors = list(schedule.block_factors(self.blocks))
         about = {"view": page.pin.as_json(), "setting": texts.setting(schedule), "factors": factors}
         about |= {"alpha": schedule.alpha, "beta": schedule.beta, "kind": schedule.kind}
-        if not evaluation or self.results.missing_references():
+        if not evaluations or self.results.missing_references(view):
             return about | {"point": None, "differences": None, "figure": self._difference(None, view)}
-        found = current and compare(self.results, evaluation, current, view.targets)
-        about |= {"point": self.results.point(view, evaluation), "differences": found and explained(found)}
+        found = current and compare(self.results, view, evaluations, current)
+        about |= {"point": self.results.point(view, evaluations), "differences": found and explained(found)}
         return about | {"figure": self._difference(found, view)}
 
     def _difference(self, comparison: Json | None, view: View) -> figures.Figure:
-        return difference(comparison, view.targets, self.titles, figures.tasks_height(len(self.titles)))
+        names = [one.name for one in self.results.sets(view)]
+        titles = {name: self.rows[name] for name in names}
+        return difference(comparison, view.targets, titles, figures.tasks_height(len(names)))
 
     def _references(self, view: View) -> Json:
         """The part of a family that the sentence compares with, without its lines."""
-        names = [name for name in self.suite.tasks if name not in view.targets]
+        names = [one.name for one in self.results.sets(view) if not one.target]
         base = self.results.stored(view, Recipe.base(self.suite.name))
-        expert = self.results.stored(view, self.results.expert(view.target)) if view.mode == figures.EDIT else None
-        return {"base": base, "expert": expert, "controls": names}
+        expert = self.results.stored(view, self.results.expert(view.target)) if MODES[view.mode].expert else None
+        runs = {name: self.results.stored(view, self.results.expert(name)) for name in view.runs}
+        return {"base": base, "expert": expert, "controls": names, "runs": runs, "soup": self.results.soup(view)[0]}
 
     def _read(self, request: Any) -> Asked:
         if not isinstance(request, Mapping):
@@ -346,7 +349,17 @@ class Desk:
             log.exception("an evaluation for the page failed")
             yield json.dumps({"kind": "error", "number": number, "error": texts.FAULT})
 
-    read, recipe, guarded, streamed = _read, _recipe, _guarded, _streamed  # for the handlers of single panels
+    read, guarded, streamed = _read, _guarded, _streamed  # for the handlers of single panels
+
+    def recipe(self, view: View) -> Recipe:
+        """The recipe of a view.
+
+        Raises:
+            ExplorerError: it is not known yet what a greedy soup keeps.
+        """
+        if (found := self._recipe(view)) is None:
+            raise ExplorerError(texts.SOUP_UNKNOWN)
+        return found
 
 
 def _progress(evaluation: "Evaluation") -> Json:

@@ -1,7 +1,6 @@
 """The page: controls on the left, what they do on the right. Built once; nothing of a visitor is kept here."""
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +9,19 @@ import plotly
 
 from lines_explorer.engine import Engine
 from lines_explorer.merging import METHODS
-from lines_explorer.ui import guide_panel, pictures, style, texts
+from lines_explorer.ui import guide_panel, pictures, style, texts, texts_modes
+from lines_explorer.ui.controls import STATIC, control_names, escape, in_mode, make_controls
 from lines_explorer.ui.handlers import Desk
 from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES, Page
 from lines_explorer.ui.methods import method_table
-from lines_explorer.ui.view import LIMITS, MANY, STEP
+from lines_explorer.ui.modes import MODES
+from lines_explorer.ui.view import LACKING, LIMITS
 
-STATIC = Path(str(files("lines_explorer.ui"))) / "static"
 SCRIPTS = (
-    "state.js", "history.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js",
+    "state.js", "history.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js", "surface.js",
     "glossary.js", "stories.js", "lessons.js", "search.js", "page.js", *pictures.SCRIPTS,
 )  # fmt: skip
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-CONTROLS = (
-    "mode", "target", "schedule", "gamma", "alpha", "beta", "scale",
-    "tasks", "method", "norms", "alpha_many", "beta_many", "scale_many",
-)  # fmt: skip
 RUN_HUB = "window.LinesExplorer.start(element, props, server, trigger, watch);"
 EVENTS = "/* events: 'apply' 'settle' 'line' 'fill' 'score' 'search' 'tell' */"
 DEVICE = {"concurrency_id": "device", "concurrency_limit": 16}
@@ -42,9 +38,12 @@ def theme() -> gr.themes.Base:
 
 
 def css() -> str:
-    """The style sheet: the role colours, page.css and those of single panels."""
+    """The style sheet: the role colours, page.css and those of single panels, and what each mode shows."""
+    only = (f'body[data-lx-mode="{mode}"] .lx-only:not(.lx-in-{mode})' for mode in MODES)
+    hidden = ",".join([*only, "body:not([data-lx-mode]) .lx-only:not(.lx-in-edit)"])
     sheets = ("page.css", "guide.css", *pictures.SHEETS)
-    return style.css_variables() + "".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
+    written = "".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
+    return f"{style.css_variables()}{written}{hidden}{{display:none !important}}"
 
 
 def scripts(root: str = "") -> str:
@@ -64,14 +63,22 @@ def boot(desk: Desk) -> str:
     view, page = desk.catalogue.default(), Page()
     data: dict[str, Any] = {"view": view.as_json(), "page": page.as_json()}
     data |= {"family": desk.family(view), "look": desk.look(view, page), "suite": desk.suite.name}
-    data |= {"titles": desk.titles, "roles": style.ROLES, "phrases": texts.PHRASES, "controls": CONTROLS}
+    data |= {"titles": desk.rows, "roles": style.ROLES, "phrases": texts.PHRASES, "controls": control_names(desk)}
+    data |= {"table": {mode: row.as_json() | _words(mode) for mode, row in MODES.items()}}
+    data |= {"runs": desk.catalogue.runs}
+    data |= {"lacking": {mode: why for mode, why in LACKING.items() if mode not in desk.catalogue.modes}}
     data |= {"buttons": texts.BUTTONS, "surface_texts": texts.SURFACE, "free_texts": texts.FREE_WORDS}
     data |= {"presets": texts.PRESETS, "hideable": HIDEABLE, "limits": LIMITS, "blocks": desk.blocks}
     data |= {"methods": method_table(desk.catalogue.refused), "method_texts": texts.METHOD_WORDS}
     data |= {"experts": {name: (*method.experts, texts.needs(*method.experts)) for name, method in METHODS.items()}}
     data |= {"panels": {name: title for name, (title, _) in texts.PANELS.items()}, "figures": FIGURES}
     data |= guide_panel.boot(desk.guide)
-    return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in texts.MODES}})
+    return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in MODES}})
+
+
+def _words(mode: str) -> dict[str, Any]:
+    """A mode's words for table, test result and the state of a point."""
+    return {name: getattr(texts_modes.WORDS[mode], name) for name in ("roles", "means", "evaluated")}
 
 
 def build_page(engine: Engine, root: str = "") -> gr.Blocks:
@@ -83,7 +90,7 @@ def build_page(engine: Engine, root: str = "") -> gr.Blocks:
         guide_panel.guide_bar(desk.guide)
         with gr.Row(elem_id="lx-main"):
             with gr.Column(elem_id="lx-controls"):
-                controls = _controls(desk)
+                controls = make_controls(desk)
             with gr.Column(elem_id="lx-views"):
                 _foot()
                 hub = _hub(desk, root)
@@ -92,63 +99,6 @@ def build_page(engine: Engine, root: str = "") -> gr.Blocks:
                 pictures.add(desk, scripts(root))
         _connect(page, desk, hub, controls)
     return page
-
-
-def _controls(desk: Desk) -> dict[str, Any]:
-    view, many, chosen = desk.catalogue.default(), desk.catalogue.default(MANY), {}
-    experts = [(desk.titles[name], name) for name in desk.catalogue.tasks]
-    chosen["mode"] = _choice("mode", texts.MODES, view.mode)
-    with gr.Group(elem_classes="lx-edit"):
-        chosen["target"] = _choice("target", {name: title for title, name in experts}, view.target)
-    with gr.Group(elem_classes="lx-many"):
-        label, info = texts.LABELS["tasks"]
-        chosen["tasks"] = gr.CheckboxGroup(
-            experts, value=list(many.tasks), label=label, info=info, elem_id="lx-tasks-choice"
-        )
-        chosen["method"] = _choice("method", {name: method.title for name, method in METHODS.items()}, many.method)
-        _about_method()
-    chosen["schedule"] = _choice("schedule", texts.SCHEDULES, view.schedule)
-    with gr.Group(elem_classes="lx-edit lx-lines"):
-        chosen["gamma"] = _slider("gamma", (0.0, 1.0), view.alpha, 0.05)
-    with gr.Group(elem_classes="lx-edit lx-lines"):
-        chosen["alpha"] = _slider("alpha", LIMITS["alpha"], view.alpha)
-        chosen["beta"] = _slider("beta", LIMITS["beta"], view.beta)
-    with gr.Group(elem_classes="lx-many lx-lines"):
-        label, info = texts.LABELS["norms"]
-        chosen["norms"] = gr.Checkbox(many.norms, label=label, info=info, elem_id="lx-norms")
-        chosen["alpha_many"] = _slider("alpha_many", LIMITS["alpha"], many.alpha, classes="lx-free")
-        chosen["beta_many"] = _slider("beta_many", LIMITS["beta"], many.beta)
-    with gr.Group(elem_classes="lx-edit lx-constant"):
-        chosen["scale"] = _slider("scale", LIMITS["scale"], view.scale)
-    with gr.Group(elem_classes="lx-many lx-constant"):
-        chosen["scale_many"] = _slider("scale_many", LIMITS["scale"], many.scale)
-    return {name: chosen[name] for name in CONTROLS}
-
-
-def _about_method() -> gr.HTML:
-    """What the chosen method does and takes: filled in by the page."""
-    return gr.HTML(
-        html_template=(STATIC / "method.html").read_text(encoding="utf-8"),
-        js_on_load="window.LinesExplorer?.syncParameters?.();",
-        apply_default_css=False,
-        elem_id="lx-about",
-        title=texts.METHOD_WORDS["title"],
-        defaults=texts.METHOD_WORDS["defaults"],
-    )
-
-
-def _choice(name: str, choices: dict[str, str], value: str) -> gr.Radio:
-    label, info = texts.LABELS[name]
-    options = [(title, key) for key, title in choices.items()]
-    return gr.Radio(options, value=value, label=label, info=info, elem_id=f"lx-{name}", elem_classes="lx-choice")
-
-
-def _slider(name: str, limits: tuple[float, float], value: float, step: float = STEP, classes: str = "") -> gr.Slider:
-    label, info = texts.LABELS[name]
-    low, high = limits
-    return gr.Slider(
-        low, high, value, step=step, label=label, info=info, buttons=[], elem_id=f"lx-{name}", elem_classes=classes
-    )
 
 
 def _hub(desk: Desk, root: str) -> gr.HTML:
@@ -171,6 +121,7 @@ def _hub(desk: Desk, root: str) -> gr.HTML:
         value="",
         boot=boot(desk),
         key_list=key,
+        mode_notes=in_mode({mode: words.note for mode, words in texts_modes.WORDS.items()}),
         html_template=(STATIC / "hub.html").read_text(encoding="utf-8"),
         js_on_load=RUN_HUB + EVENTS,
         server_functions=[live, restore, surface, told],
@@ -209,7 +160,7 @@ def _panel(name: str, root: str) -> gr.HTML:
         name=name,
         title=title,
         describe=label,
-        hint=texts.HINTS[name],
+        hint=_hint(name),
         extra=extra,
         tools=_panel_tools(name, title),
         js_on_load=f"window.LinesExplorer.mount('{name}', element);",
@@ -218,6 +169,14 @@ def _panel(name: str, root: str) -> gr.HTML:
         elem_id=f"lx-{name}-panel",
         elem_classes="lx-cell",
     )
+
+
+def _hint(name: str) -> str:
+    """A figure's hint; where the modes have their own, one for each."""
+    field = {"plane": "better", "curve": "strokes", "depth": "depth"}.get(name)
+    if field is None:
+        return texts.HINTS[name]
+    return in_mode({mode: getattr(words, field) for mode, words in texts_modes.WORDS.items()})
 
 
 def _panel_tools(name: str, title: str) -> str:
@@ -235,8 +194,15 @@ def _surface_tools() -> str:
     """Which quantity the surface shows, and the button that fills its empty cells."""
     words, choices = texts.SURFACE, ""
     for quantity in QUANTITIES:
-        title = texts.QUANTITIES[quantity]
-        choices += f'<label><input type="radio" name="lx-quantity" value="{quantity}"><span>{title}</span></label>'
+        title, only = texts.QUANTITIES[quantity], ""
+        if quantity == "score":
+            only = ' class="lx-only ' + " ".join(f"lx-in-{mode}" for mode, row in MODES.items() if row.rule) + '"'
+        else:
+            role = ("target", "control").index(quantity)
+            title = in_mode({mode: row.roles[role] for mode, row in texts_modes.WORDS.items()})
+        choices += (
+            f'<label{only}><input type="radio" name="lx-quantity" value="{quantity}"><span>{title}</span></label>'
+        )
     return (
         f'<fieldset class="lx-quantity" title="{words["score"]}"><legend class="lx-unseen">{words["choose"]}</legend>'
         f'{choices}</fieldset><p class="lx-missing" data-lx="cells" hidden><span data-lx="cells-text"></span> '
@@ -260,15 +226,8 @@ def _header(engine: Engine) -> str:
     images = f"{len(suite.tasks)} tasks, {engine.backend.layout.depth} blocks"
     return (
         f'<div class="lx-head"><h1>{texts.TITLE}</h1><p class="lx-lede">{texts.LEDE}</p>'
-        f'<p class="lx-suite">{_escape(suite.title)} · {images}</p></div>'
+        f'<p class="lx-suite">{escape(suite.title)} · {images}</p></div>'
     )
-
-
-def _escape(text: str) -> str:
-    """Text for a template: neither markup nor placeholders."""
-    for plain, entity in (("&", "&amp;"), ("<", "&lt;"), ("{", "&#123;"), ("$", "&#36;"), ("`", "&#96;")):
-        text = text.replace(plain, entity)
-    return text
 
 
 def _connect(page: gr.Blocks, desk: Desk, hub: gr.HTML, controls: dict[str, Any]) -> None:
@@ -277,10 +236,13 @@ def _connect(page: gr.Blocks, desk: Desk, hub: gr.HTML, controls: dict[str, Any]
     report = "(...values) => { window.LinesExplorer.controls(values); }"
     for control in everything:
         control.change(None, everything, None, js=report, trigger_mode="always_last")
-    gamma, alpha, beta = controls["gamma"], controls["alpha"], controls["beta"]
-    gamma.input(None, [gamma], [alpha, beta], js="(g) => window.LinesExplorer.fromGamma(g)")
-    for free in (alpha, beta):
-        free.input(None, [alpha, beta, gamma], [gamma], js="(...v) => window.LinesExplorer.toGamma(...v)")
+    for mode, row in MODES.items():
+        if "gamma" in row.limits:
+            knob, alpha, beta = (controls[row.controls.get(name, name)] for name in ("gamma", "alpha", "beta"))
+            knob.input(None, [knob], [alpha, beta], js=f"(g) => window.LinesExplorer.fromKnob('{mode}', g)")
+            for free in (alpha, beta):
+                to_knob = f"(...v) => window.LinesExplorer.toKnob('{mode}', ...v)"
+                free.input(None, [alpha, beta, knob], [knob], js=to_knob)
     hub.apply(None, None, everything, js="() => window.LinesExplorer.taken()")
 
     def settle(event: gr.EventData):

@@ -8,6 +8,7 @@ from typing import Any
 from lines_explorer.errors import ExplorerError
 from lines_explorer.ui import lesson_texts as say
 from lines_explorer.ui.facts import Facts, Place, Row, Untold
+from lines_explorer.ui.modes import CONSTANT, LINES
 from lines_explorer.ui.stories import (
     SUM,
     level_pair,
@@ -15,7 +16,7 @@ from lines_explorer.ui.stories import (
     order_pair,
 )
 from lines_explorer.ui.texts import percent, setting, unbroken
-from lines_explorer.ui.view import CONSTANT, LINES, View
+from lines_explorer.ui.view import View
 
 FLOOR = 0.95
 SHARE = {"low": 0, "high": 100, "step": 1, "unit": "%", "near": 5}

@@ -12,8 +12,9 @@ from urllib.parse import parse_qsl, urlencode
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.schedule import FREE
-from lines_explorer.ui.methods import parameter_words, parameters_from_link, read_parameters
-from lines_explorer.ui.view import CONSTANT, EDIT, LIMITS, MANY, Catalogue, View, choice
+from lines_explorer.ui.methods import parameters_from_link
+from lines_explorer.ui.modes import CONSTANT, EDIT, MODES
+from lines_explorer.ui.view import SLIDERS, Catalogue, View, choice
 
 LONGEST = 4000
 TRUTH = {"1": True, "0": False}
@@ -21,17 +22,27 @@ SPLITS = ("validation", "test")
 FIGURES = ("all", "plane", "surface", "curve", "depth", "tasks", "difference")
 QUANTITIES = ("target", "control", "score")
 GUIDE = re.compile(r"(story|lesson)-[a-z0-9]{1,30}")
+
+
+def _places(name: str, *more: str) -> tuple[str, ...]:
+    """The elements of a control, and of those that stand for it in other modes."""
+    controls = dict.fromkeys([name, *(mode.controls.get(name, name) for mode in MODES.values())])
+    return (*(f"#lx-{control}" for control in controls), *more)
+
+
 HIDEABLE: dict[str, tuple[str, ...]] = {
-    "mode": ("#lx-mode",),
-    "target": ("#lx-target",),
+    "mode": ("#lx-mode", "#lx-lacking", ".lx-mode-note"),
+    "target": _places("target"),
     "tasks": ("#lx-tasks-choice",),
     "method": ("#lx-method", ".lx-about"),
     "parameters": (".lx-parameters", ".lx-defaults"),
+    "runs": (".lx-runs", "#lx-soup"),
+    "floor": ("#lx-floor",),
     "schedule": ("#lx-schedule",),
-    "gamma": ("#lx-gamma",),
-    "alpha": ("#lx-alpha", "#lx-alpha_many", "#lx-norms"),
-    "beta": ("#lx-beta", "#lx-beta_many"),
-    "scale": ("#lx-scale", "#lx-scale_many"),
+    "gamma": ("#lx-gamma", "#lx-gamma_robustness", "#lx-gamma_soup", "#lx-gamma_negation"),
+    "alpha": _places("alpha", "#lx-norms"),
+    "beta": _places("beta"),
+    "scale": _places("scale"),
     "sentence": (".lx-sentence", ".lx-state"),
     "tools": (".lx-tools",),
     "stories": ("#lx-guide",),
@@ -131,21 +142,22 @@ class Links:
         )
 
     def _view(self, given: Mapping[str, str], problems: list[str]) -> View:
-        view = self.catalogue.default(MANY if given.get("mode") == MANY else EDIT)
+        asked = given.get("mode")
+        view = self.catalogue.default(asked if asked in self.catalogue.modes else EDIT)
         if "alpha" in given and "norms" not in given:
             view = replace(view, norms=False)
         for name in vars(view):
             if name not in given or name == "parameters":
                 continue
             try:
-                view = replace(view, **{name: self.catalogue.field(name, _typed(name, given[name]))})
+                view = self.catalogue.with_field(view, name, _typed(name, given[name]))
             except ExplorerError as error:
                 kept = getattr(view, name)
-                shown = "those of LiNeS" if name == "factors" else ",".join(kept) if name == "tasks" else kept
+                shown = "those of LiNeS" if name == "factors" else ",".join(kept) if isinstance(kept, tuple) else kept
                 problems.append(f"In the link: {str(error).rstrip('.')}. The page shows {name} = {shown}.")
         if "set" in given:
             try:
-                view = replace(view, parameters=read_parameters(view.method, parameters_from_link(given["set"])))
+                view = self.catalogue.with_field(view, "parameters", parameters_from_link(given["set"]))
             except ExplorerError as error:
                 problems.append(f"In the link: {str(error).rstrip('.')}. The page shows {view.method} as it is usual.")
         return view
@@ -179,11 +191,7 @@ class Links:
 
 
 def _of_view(view: View) -> dict[str, str]:
-    words = {"mode": view.mode}
-    words |= {"target": view.target} if view.mode == EDIT else {"tasks": ",".join(view.tasks), "method": view.method}
-    if view.mode == MANY and view.parameters:
-        words["set"] = parameter_words(view.parameters, ":")
-    words["schedule"] = view.schedule
+    words = {"mode": view.mode} | view.words() | {"schedule": view.schedule}
     if view.schedule == CONSTANT:
         return words | {"scale": f"{view.scale:g}"}
     if view.schedule == FREE:
@@ -201,7 +209,7 @@ def _words(link: Any) -> dict[str, str]:
 def _typed(name: str, text: str) -> Any:
     """The text of a link's word as the type of that field; the text itself where it cannot be one."""
     try:
-        if name in LIMITS or name == "rest":
+        if name in (*SLIDERS, "rest", "floor"):
             return float(text)
         if name == "factors":
             return [float(part) for part in text.split(",")]
@@ -209,7 +217,7 @@ def _typed(name: str, text: str) -> Any:
         return text
     if name == "norms":
         return TRUTH.get(text, text)
-    return [task for task in text.split(",") if task] if name == "tasks" else text
+    return [part for part in text.split(",") if part] if name in ("tasks", "runs") else text
 
 
 def _hidden(names: Any) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from lines_explorer.sweep.family import CONSTANT, LINES, Family, edit_family, me
 from lines_explorer.sweep.goal import FLOOR, LARGER, SMALLER, Goal
 from lines_explorer.sweep.search import Point, Search, check, coefficients, finished
 from lines_explorer.ui import figures, style, texts
+from lines_explorer.ui.modes import EDIT, MANY
 from lines_explorer.ui.results import Numbers, Results
-from lines_explorer.ui.view import EDIT, View
+from lines_explorer.ui.view import View
 
 if TYPE_CHECKING:
     from lines_explorer.engine import Evaluation
@@ -18,16 +19,21 @@ if TYPE_CHECKING:
 RULE, KEEP = "rule", "keep"
 ROUNDS = {RULE: 0, KEEP: 2}
 """The paper's rule is for the paper's grid; for the constraint the best point's neighbourhood is tried more finely."""
+SEARCHED = (EDIT, MANY)
+"""The modes whose lines are searched."""
 
 
 class Hunt:
     """One search over the line that a view lies on: LiNeS, or the constant λ.
 
     Raises:
-        ExplorerError: an unknown rule, or one that needs control tasks where there are none.
+        ExplorerError: a mode whose line is not searched, an unknown rule, or one that needs control tasks where there
+            are none.
     """
 
     def __init__(self, results: Results, view: View, rule: Any) -> None:
+        if view.mode not in SEARCHED:
+            raise ExplorerError(texts.SEARCH["elsewhere"])
         if not isinstance(rule, str) or rule not in ROUNDS:
             raise ExplorerError(f"Unknown search {str(rule)[:40]!r}; choose one of {', '.join(ROUNDS)}.")
         self.results, self.rule = results, rule
@@ -48,7 +54,9 @@ class Hunt:
         suite = self.results.engine.suite.name
         if self.view.mode == EDIT:
             return edit_family(suite, self.view.target, self.kind)
-        return merge_family(suite, self.targets, self.kind, self.results.alpha(self.view), self.view.method)
+        return merge_family(
+            suite, self.targets, self.kind, self.results.alpha(self.view), self.view.method, self.view.parameters
+        )
 
     def steps(self) -> Iterator["Step"]:
         """One step per point to evaluate; the caller sets its ``evaluation``, or ends the search by leaving.
@@ -90,7 +98,7 @@ class Hunt:
             "customdata": hover,
             "meta": "searched",
             "marker": ring,
-            "hovertemplate": figures.HOVER,
+            "hovertemplate": figures.hover_of(about),
         }
 
 

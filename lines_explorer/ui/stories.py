@@ -12,8 +12,9 @@ from lines_explorer.engine.curves import TURNED, reversed_recipe
 from lines_explorer.errors import ExplorerError
 from lines_explorer.ui import story_texts as say
 from lines_explorer.ui.facts import Facts, Place, Row, Untold
+from lines_explorer.ui.modes import CONSTANT, LINES
 from lines_explorer.ui.texts import setting, unbroken
-from lines_explorer.ui.view import CONSTANT, LINES, View
+from lines_explorer.ui.view import View
 
 SUM, AVERAGE = "sum", "average"
 

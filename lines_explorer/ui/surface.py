@@ -5,23 +5,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from lines_explorer.analysis import pareto_front, single_task_score
-from lines_explorer.merging import METHODS
-from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import lines
-from lines_explorer.ui.results import GAMMAS, Numbers, Results
-from lines_explorer.ui.view import EDIT, View
+from lines_explorer.ui.modes import MODES
+from lines_explorer.ui.results import Numbers, Results, Work
+from lines_explorer.ui.view import View
 
 if TYPE_CHECKING:
     from lines_explorer.schedule import Schedule
-
-
-def axes(view: View, alpha: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The values of α and of β: tenths, with the α of the norms among them for a view that merges many."""
-    tenths = tuple(sorted(GAMMAS))
-    if view.mode == EDIT:
-        return tenths, tenths
-    others = [tenth for tenth in tenths if not math.isclose(tenth, alpha, abs_tol=1e-6)]
-    return tuple(sorted([*others, alpha])), (0.0, *METHODS[view.method].grid)
 
 
 class Surface:
@@ -30,7 +20,7 @@ class Surface:
     def __init__(self, results: Results, view: View) -> None:
         self.results, self.view = results, view
         self.alpha = results.alpha(view)
-        self.alphas, self.betas = axes(view, self.alpha)
+        self.alphas, self.betas = MODES[view.mode].axes(view, self.alpha)
 
     def cells(self) -> Iterator[tuple[int, int, "Schedule"]]:
         """(row of β, column of α, schedule) of every cell."""
@@ -50,14 +40,14 @@ class Surface:
         }
         known: list[Numbers] = []
         n: Numbers = {"target": 0, "control": 0}
-        ready = not self.results.missing_references()
+        ready = not self.results.missing_references(self.view)
         for row, column, schedule in self.cells() if ready else ():
             point = self.results.stored(self.view, self.results.recipe(self.view, schedule))
             if not point:
                 continue
             known.append({"alpha": schedule.alpha, "beta": schedule.beta} | point)
             size["target"][row][column] = point["target"]["value"]
-            size["score"][row][column] = score(point)
+            size["score"][row][column] = score(point) if MODES[self.view.mode].rule else None
             n["target"] = point["target"]["n"]
             if point["control"]:
                 size["control"][row][column] = point["control"]["value"]
@@ -65,15 +55,15 @@ class Surface:
         missing = len(self.alphas) * len(self.betas) - len(known)
         about = {"alphas": list(self.alphas), "betas": list(self.betas), "alpha_norms": self.alpha, "n": n}
         about |= {"mode": self.view.mode, "targets": list(self.view.targets), "split": self.results.split}
-        return size | about | {"missing": missing, "front": front(known)}
+        return size | about | {"missing": missing, "front": front(known, MODES[self.view.mode].falls)}
 
-    def unstored(self) -> list[Recipe]:
-        """The recipes of the missing cells, those nearest to the view's own setting first."""
+    def unstored(self) -> Work:
+        """What the missing cells need, those nearest to the view's own setting first."""
         own = self.view.curve(self.alpha)
         cells = [schedule for _, _, schedule in self.cells()]
         cells.sort(key=lambda schedule: math.hypot(schedule.alpha - own.alpha, schedule.beta - own.beta))
         recipes = [self.results.recipe(self.view, schedule) for schedule in cells]
-        return [recipe for recipe in recipes if not self.results.peek(recipe)]
+        return [work for recipe in filter(None, recipes) for work in self.results.missing(self.view, recipe)]
 
 
 def score(point: Numbers) -> float | None:
@@ -84,10 +74,14 @@ def score(point: Numbers) -> float | None:
     return single_task_score(target, control["normalized"] if control else None)
 
 
-def front(points: list[Numbers]) -> list[Numbers]:
-    """The points that no other beats in control (or, without control, the weakest task's share) and target."""
+def front(points: list[Numbers], falls: bool = False) -> list[Numbers]:
+    """The points that no other beats in control (or, without control, the weakest task's share) and target.
+
+    ``falls``: the lower target is the better one.
+    """
     usable = [point for point in points if _across(point) is not None and point["target"]["value"] is not None]
-    return [usable[index] for index in pareto_front([(_across(p), p["target"]["value"]) for p in usable])]
+    sign = -1 if falls else 1
+    return [usable[index] for index in pareto_front([(_across(p), sign * p["target"]["value"]) for p in usable])]
 
 
 def _across(point: Numbers) -> float | None:

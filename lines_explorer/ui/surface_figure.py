@@ -5,16 +5,18 @@ from itertools import pairwise
 from typing import Any
 
 from lines_explorer.ui import style, texts
-from lines_explorer.ui.figures import HOVER, Figure, axis, control_of, custom, layout, note, percent, small
-from lines_explorer.ui.view import CONSTANT, EDIT, LINES
+from lines_explorer.ui.figures import Figure, axis, control_of, custom, hover_of, layout, note, percent, small
+from lines_explorer.ui.modes import CONSTANT, LINES, MODES
+from lines_explorer.ui.words import short
 
 SCORE = "score"
 RAMP = [[0, "@low"], [1, "@high"]]
 
 
 def surfaces(numbers: Mapping[str, Any]) -> dict[str, Figure]:
-    """One figure per quantity."""
-    return {quantity: surface(numbers, quantity) for quantity in ("target", "control", "score")}
+    """One figure per quantity; where no rule sums target and control up, the target stands for the sum."""
+    shown = {"target": "target", "control": "control", SCORE: SCORE if MODES[numbers["mode"]].rule else "target"}
+    return {quantity: surface(numbers, drawn) for quantity, drawn in shown.items()}
 
 
 def surface(numbers: Mapping[str, Any], quantity: str) -> Figure:
@@ -69,13 +71,11 @@ def _isolines(numbers: Mapping[str, Any], rows: list[list[float | None]]) -> dic
 
 def _families(numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
     """LiNeS along its one knob, and the constant λ (β = 0), each over a border of the page's colour."""
-    last, top, alpha = numbers["alphas"][-1], numbers["betas"][-1], numbers["alpha_norms"]
-    edit = numbers["mode"] == EDIT
-    places = {
-        CONSTANT: ([0, 1 if edit else last], [0, 0]),
-        LINES: ([0, 1], [1, 0]) if edit else ([alpha] * 2, [0, top]),
-    }
-    words = {LINES: "α + β = 1 (γ)" if edit else "α from the norms", CONSTANT: "β = 0, constant λ"}
+    alphas, top, alpha = numbers["alphas"], numbers["betas"][-1], numbers["alpha_norms"]
+    nodes = [node[1:] for node in MODES[numbers["mode"]].nodes] or [(alpha, 0), (alpha, top)]
+    nodes = [(a, b) for a, b in nodes if numbers["betas"][0] <= b <= top and alphas[0] <= a <= alphas[-1]]
+    words = {LINES: texts.LINE_NAMES[numbers["mode"]], CONSTANT: "β = 0, constant λ"}
+    places = {CONSTANT: ([alphas[0], alphas[-1]], [0, 0]), LINES: tuple(map(list, zip(*nodes, strict=True)))}
     traces = []
     for kind, (x, y) in places.items():
         line = {"type": "scatter", "mode": "lines", "x": x, "y": y, "hoverinfo": "skip", "cliponaxis": False}
@@ -96,9 +96,9 @@ def front(points: list[Mapping[str, Any]], family: Mapping[str, Any]) -> dict[st
         "meta": "Pareto front",
         "line": {"color": style.FRONT, "width": 9},
         "marker": {"size": 6, "color": style.MUTED, "symbol": "circle-open"},
-        "hovertemplate": HOVER,
+        "hovertemplate": hover_of(family),
     }
 
 
 def _setting(point: Mapping[str, Any]) -> str:
-    return f"α = {point['alpha']:.3g}, β = {point['beta']:.3g}"
+    return f"α = {short(point['alpha'])}, β = {short(point['beta'])}"

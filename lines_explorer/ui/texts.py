@@ -3,15 +3,19 @@
 from collections.abc import Mapping, Sequence
 
 from lines_explorer.schedule import FREE, Schedule
+from lines_explorer.ui import texts_modes
 from lines_explorer.ui.methods import parameter_words
-from lines_explorer.ui.view import CONSTANT, EDIT, View
+from lines_explorer.ui.modes import CONSTANT, EDIT, MANY, NEGATION, ROBUSTNESS, SOUP
+from lines_explorer.ui.texts_modes import WORDS
+from lines_explorer.ui.view import View
+from lines_explorer.ui.words import percent, short
 
 TITLE = "LiNeS Explorer"
 LEDE = (
     "An expert is a model fine-tuned for one task; it forgets the others. LiNeS scales its update by depth: little in "
     "the first blocks, much in the last. Move the sliders and see what is kept and what is won back."
 )
-MODES = {"edit": "Edit one model", "many": "Merge many"}
+MODES = {mode: words.title for mode, words in WORDS.items()}
 SCHEDULES = {"lines": "LiNeS", "constant": "Constant λ", "free": "Free"}
 LABELS = {
     "mode": ("What to do", None),
@@ -33,7 +37,7 @@ LABELS = {
     "alpha_many": ("α, first block", "The share of the merged update that the first block keeps."),
     "beta_many": ("β, growth with depth", "The last block keeps α + β."),
     "scale_many": ("λ, every block", "Task arithmetic’s one coefficient."),
-}
+} | texts_modes.LABELS
 PANELS = {
     "plane": ("Trade-off", "Trade-off plane: control accuracy across, target accuracy up"),
     "surface": ("α × β", "Accuracy over alpha, across, and beta, up; empty where nothing is evaluated"),
@@ -43,12 +47,19 @@ PANELS = {
     "difference": ("From A to B, task by task", "Difference in accuracy between the pinned and the current point"),
 }
 HINTS = {
-    "plane": "Up and right is better. Click anywhere to take the nearest evaluated setting.",
+    "plane": WORDS[EDIT].better,
     "surface": "Click to set both sliders. Empty cells are not evaluated.",
-    "curve": "Solid: target. Dashed: control. Bands: 95 % intervals.",
-    "depth": "How much of the update each block keeps.",
+    "curve": WORDS[EDIT].strokes,
+    "depth": WORDS[EDIT].depth,
     "tasks": "Bars: base and expert. Dot: the current model.",
     "difference": "Hollow: the difference may be noise.",
+}
+LINE_NAMES = {
+    EDIT: "α + β = 1 (γ)",
+    MANY: "α from the norms",
+    ROBUSTNESS: "α = β (γ)",
+    SOUP: "α + β = 1 (γ)",
+    NEGATION: "α = β (c)",
 }
 QUANTITIES = {"target": "target", "control": "control", "score": "the rule’s sum"}
 SURFACE = {
@@ -117,6 +128,7 @@ SEARCH = {
     "rule": "the best by the paper’s rule",
     "keep": "the best that keeps 95 % of control",
     "stop": "Stop",
+    "elsewhere": "Searched are the lines of one edited model and of a merge; choose one of those modes.",
     "tried": "{done} of {all} points of the grid tried",
     "finer": "{done} points tried, now finer around the best",
     "found": "{setting} was chosen on validation: {rule}, ",
@@ -146,6 +158,7 @@ ESTIMATE = {
     "base": "the base",
     "drawn": "a drawn λ",
 }
+SOUP_UNKNOWN = "It is not known yet which runs the greedy soup keeps; wait until its accuracy is shown."
 FAULT = "Something failed while answering; the terminal that runs the page has the details."
 PHRASES = {
     "evaluating": "Evaluating {setting} …",
@@ -154,20 +167,15 @@ PHRASES = {
     "offline": "The server does not answer. The page tries again by itself.",
     "copied": "Copied",
     "interpolated": "Interpolated between evaluated points; the exact result follows.",
-    "evaluated": "Evaluated on every validation picture.",
     "trouble": "New results cannot be written to the disk: they are kept in memory, until the program ends.",
     "unknown": "Not evaluated yet.",
     "tick": "Tick at least one task to merge.",
+    "run": "Tick at least one run.",
     "number": "Type a number within the slider's range.",
     "missing": "{missing} points of the two lines are not evaluated yet.",
     "pinned": "A is pinned: {setting}",
     "pinning": "A is pinned: {setting}. It is being evaluated …",
 }
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """``0.4867`` → ``48.7 %``."""
-    return "–" if share is None else f"{100 * share:.{digits}f} %"
 
 
 def needs(fewest: int, most: int | None) -> str:
@@ -178,10 +186,11 @@ def needs(fewest: int, most: int | None) -> str:
 def setting(schedule: Schedule) -> str:
     """``LiNeS at α = 0.3, β = 0.7``, ``A constant λ = 0.5`` or ``A drawn λ from 0.3 to 1``."""
     if schedule.kind == FREE:
-        return f"A drawn λ from {schedule.factors[0]:.3g} in the first block to {schedule.factors[-1]:.3g} in the last"
+        first, last = short(schedule.factors[0]), short(schedule.factors[-1])
+        return f"A drawn λ from {first} in the first block to {last} in the last"
     if schedule.kind == CONSTANT:
-        return f"A constant λ = {schedule.alpha:.3g}"
-    return f"LiNeS at α = {schedule.alpha:.3g}, β = {schedule.beta:.3g}"
+        return f"A constant λ = {short(schedule.alpha)}"
+    return f"LiNeS at α = {short(schedule.alpha)}, β = {short(schedule.beta)}"
 
 
 def unbroken(text: str) -> str:
@@ -209,8 +218,7 @@ def recovered(current: float, expert: float, base: float) -> float | None:
 
 def sentence(view: View, schedule: Schedule, point: Mapping, family: Mapping, titles: Mapping[str, str]) -> str:
     """One sentence or two on what the current model keeps and what it costs, against base and expert of a family."""
-    say = _edit_sentence if view.mode == EDIT else _many_sentence
-    return unbroken(say(setting(schedule), view, point, family, titles))
+    return unbroken(SENTENCES[view.mode](setting(schedule), view, point, family, titles))
 
 
 def _edit_sentence(what: str, view: View, point: Mapping, family: Mapping, titles: Mapping) -> str:
@@ -252,3 +260,12 @@ def _many_sentence(what: str, view: View, point: Mapping, family: Mapping, title
         text += f". On {out} left out it has {percent(point['control']['value'])}, "
         text += f"the base {percent(base['control']['value'])}"
     return f"{text}."
+
+
+SENTENCES = {
+    EDIT: _edit_sentence,
+    MANY: _many_sentence,
+    ROBUSTNESS: texts_modes.robustness_sentence,
+    SOUP: texts_modes.soup_sentence,
+    NEGATION: texts_modes.negation_sentence,
+}

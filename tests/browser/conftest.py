@@ -171,6 +171,18 @@ class Visit:
         )
 
 
+@pytest.fixture(scope="session")
+def watched() -> type[Watched]:
+    """The engine of a browser test, for suites of a module's own."""
+    return Watched
+
+
+@pytest.fixture(scope="module")
+def visiting(browser) -> Callable[..., Visit]:
+    """Opens a page at any address."""
+    return lambda *arguments, **how: Visit(browser, *arguments, **how)
+
+
 @pytest.fixture
 def open_page(browser, address: str) -> Iterator[Callable[..., Visit]]:
     """Opens pages; none may have complained, nor asked another host, when the test is done."""

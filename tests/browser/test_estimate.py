@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from lines_explorer.ui import handlers, texts
+from lines_explorer.ui import handlers, texts, texts_modes
 
 STATE = "document.querySelector('[data-lx=state]').textContent.replaceAll('\\u00a0', ' ')"
 BROAD = """document.querySelector('#lx-plane-panel .lx-figure').layout.shapes
@@ -50,7 +50,7 @@ def test_an_estimate_is_hollow_and_turns_exact(visit, gate):
     gate.release(1000)
     visit.rest("alpha=0.47&")
     assert visit.page.evaluate(BROAD) == 0 and visit.marks("plane") == solid
-    assert visit.page.evaluate(STATE) == texts.PHRASES["evaluated"]
+    assert visit.page.evaluate(STATE) == texts_modes.WORDS["edit"].evaluated
     assert visit.page.is_enabled("[data-lx=pin]")
     assert "estimate, " not in visit.page.inner_text("[data-lx=table]")
 

@@ -80,6 +80,7 @@ def test_arrow_keys_and_back_to_zero(visit, engine):
 def test_click_on_the_plane_sets_the_sliders(visit):
     loneliest = """() => {
         const host = document.querySelector('#lx-plane-panel .lx-figure'), { xaxis, yaxis } = host._fullLayout;
+        host.scrollIntoView({ block: 'center' });
         const places = (name) => {
             const { x, y, customdata } = host.data.find((trace) => trace.meta === name);
             return x.map((_, i) => [xaxis.l2p(x[i]), yaxis.l2p(y[i]), customdata[i][0]]);

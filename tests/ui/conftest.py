@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def catalogue() -> Catalogue:
-    return Catalogue(("shapes", "colours", "places"), ("sum", "average"), 3)
+    runs = {"shapes": ("shapes", "shapes/1", "shapes/2"), "places": ("places", "places/1")}
+    return Catalogue(("shapes", "colours", "places"), ("sum", "average"), 3, ("shapes",), runs)
 
 
 @pytest.fixture(scope="module")

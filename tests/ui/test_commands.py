@@ -33,7 +33,7 @@ VIEWS = [
 def test_the_command_line_is_valid_and_means_the_same(desk, view, monkeypatch, capsys):
     asked = []
 
-    def note(engine, recipe, score_on, split):
+    def note(engine, recipe, score_on, split, shifts):
         asked.append((recipe.hash(), split))
         return cli_report()
 

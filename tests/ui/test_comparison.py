@@ -19,20 +19,20 @@ from lines_explorer.ui.links import Page
 def two(desk, catalogue):
     """The expert of ``shapes``, the base, and the expert's view."""
     view = replace(catalogue.default(), alpha=1.0, beta=0.0)
-    points = [desk.results.peek(view.recipe("tiny", schedule)) for schedule in (lines(1, 0), constant(0))]
+    points = [desk.results.whole(view, view.recipe("tiny", schedule)) for schedule in (lines(1, 0), constant(0))]
     return view, *points
 
 
 def test_differences_are_those_of_the_pictures(desk, two):
     view, expert, base = two
-    found = compare(desk.results, expert, base, view.targets)
-    bits = [desk.engine.stored_answers(point.recipe)["shapes"] for point in (expert, base)]
+    found = compare(desk.results, view, expert, base)
+    bits = [desk.engine.stored_answers(point[0].recipe)["shapes"] for point in (expert, base)]
     own = paired_difference(*bits)
     assert found["tasks"]["shapes"]["how"] == "paired"
     assert found["tasks"]["shapes"]["value"] == pytest.approx(own.value, abs=1e-6)
     assert found["target"] == found["tasks"]["shapes"]
-    assert found["tasks"]["shapes"]["gained"] - found["tasks"]["shapes"]["lost"] == base.scores["shapes"].correct - (
-        expert.scores["shapes"].correct
+    assert found["tasks"]["shapes"]["gained"] - found["tasks"]["shapes"]["lost"] == base[0].scores["shapes"].correct - (
+        expert[0].scores["shapes"].correct
     )
     assert found["control"]["n"] == 80
     assert all(type(row["within"]) is bool for row in [found["control"], *found["tasks"].values()])
@@ -41,23 +41,23 @@ def test_differences_are_those_of_the_pictures(desk, two):
 
 def test_a_point_does_not_differ_from_itself(desk, two):
     view, expert, _ = two
-    found = compare(desk.results, expert, expert, view.targets)
+    found = compare(desk.results, view, expert, expert)
     assert all(row["within"] and row["value"] == 0 for row in found["tasks"].values())
 
 
 def test_without_stored_answers_intervals_decide(desk, two, monkeypatch):
     view, expert, base = two
     monkeypatch.setattr(desk.engine, "stored_answers", lambda *_, **__: {})
-    found = compare(desk.results, expert, base, view.targets)["tasks"]["shapes"]
+    found = compare(desk.results, view, expert, base)["tasks"]["shapes"]
     assert found["how"] == "intervals" and found["low"] is None
-    first, second = (point.scores["shapes"].accuracy for point in (expert, base))
+    first, second = (point[0].scores["shapes"].accuracy for point in (expert, base))
     assert found["within"] == (first.low <= second.high and second.low <= first.high)
     assert "overlap" in explain(found)
 
 
 def test_figure_marks_what_may_be_noise(desk, two):
     view, expert, base = two
-    found = compare(desk.results, expert, base, view.targets)
+    found = compare(desk.results, view, expert, base)
     found["tasks"]["shapes"] |= {"within": False, "value": -0.4, "low": -0.6, "high": -0.2}
     found["tasks"]["colours"] |= {"within": True}
     drawn = difference(found, view.targets, desk.titles, 300)

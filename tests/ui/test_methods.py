@@ -20,7 +20,7 @@ from lines_explorer.ui.links import Links, Page
 from lines_explorer.ui.methods import method_table, read_parameters
 from lines_explorer.ui.view import Catalogue
 
-CATALOGUE = Catalogue(("shapes", "colours", "places"), tuple(METHODS), 3, {"fisher": "No statistics here."})
+CATALOGUE = Catalogue(("shapes", "colours", "places"), tuple(METHODS), 3, refused={"fisher": "No statistics here."})
 LINKS = Links("tiny", CATALOGUE)
 MANY = CATALOGUE.default("many")
 
@@ -61,7 +61,7 @@ def test_usual_parameters_leave_no_trace():
     view = replace(MANY, method="ties")
     assert CATALOGUE.read(view.as_json() | {"parameters": {"k": 20, "combine": "mean"}}) == view
     assert "set=" not in LINKS.write(view, Page()) and "--set" not in view.command("tiny", view.curve(0.3))
-    assert view.family == "many:ties:shapes,colours,places"
+    assert view.family == "many:shapes,colours,places:ties"
 
 
 def test_editing_one_expert_ignores_them():

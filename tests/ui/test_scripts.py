@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import lines_explorer.ui
+from lines_explorer.ui.modes import MODES, knob_of
 
 STATIC = Path(lines_explorer.ui.__file__).parent / "static"
 PURE = ("state.js", "history.js", "free.js", "parameters.js", "tools.js")
@@ -31,7 +32,9 @@ def run_files(names, expression: str, **given):
     scripts = [(STATIC / name).read_text(encoding="utf-8") for name in names]
     values = "".join(f"const {name} = {json.dumps(value)};" for name, value in given.items())
     program = "globalThis.window = globalThis;" + "\n".join(scripts)
-    program += f"\nconst LX = window.LinesExplorer;{values}console.log(JSON.stringify({expression}) ?? 'null');"
+    table = json.dumps({mode: row.as_json() for mode, row in MODES.items()})
+    program += f"\nconst LX = window.LinesExplorer;LX.modes = {table};{values}"
+    program += f"console.log(JSON.stringify({expression}) ?? 'null');"
     done = subprocess.run([node(), "-"], input=program, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -40,16 +43,19 @@ def run_files(names, expression: str, **given):
 CONTROLS = {
     "mode": "edit", "target": "shapes", "schedule": "lines", "gamma": 0.3, "alpha": 0.3, "beta": 0.7, "scale": 0.5,
     "tasks": ["shapes", "places"], "method": "sum", "norms": True, "alpha_many": 0.2, "beta_many": 0.4,
-    "scale_many": 0.6,
+    "scale_many": 0.6, "soup": "greedy", "floor": 0.9, "target_robustness": "shapes", "target_soup": "shapes",
+    "runs_shapes": ["shapes/1"], "gamma_robustness": 0.4, "alpha_robustness": 0.2, "beta_robustness": 0.2,
+    "scale_robustness": 0.3, "gamma_soup": 1, "alpha_soup": 1, "beta_soup": 0, "scale_soup": 0.9,
+    "gamma_negation": 0.4, "alpha_negation": -0.2, "beta_negation": -0.2, "scale_negation": -0.7,
 }  # fmt: skip
 FREE = {"factors": [0, 0.5, 1], "rest": 0.1}
 
 
 def test_view_and_controls_are_each_others_inverse():
-    for mode in ("edit", "many"):
+    for mode, beta in (("edit", 0.7), ("many", 0.4), ("robustness", 0.2), ("soup", 0), ("negation", -0.2)):
         controls = CONTROLS | {"mode": mode}
         view = run("LX.viewOf(c, f)", c=controls, f=FREE)
-        assert view["beta"] == (0.7 if mode == "edit" else 0.4)
+        assert (view["beta"], view["runs"]) == (beta, ["shapes/1"] if mode == "soup" else [])
         assert view["factors"] == FREE["factors"]
         moved = view | {"alpha": 0.9, "schedule": "free"}
         back = run("LX.viewOf(LX.controlsFor(v, c), f)", v=moved, c=controls, f=FREE)
@@ -57,9 +63,34 @@ def test_view_and_controls_are_each_others_inverse():
 
 
 def test_view_has_the_servers_fields(catalogue):
-    view = run("LX.viewOf(c, f)", c=CONTROLS, f=FREE)
-    assert list(view) == list(catalogue.default().as_json())
-    assert catalogue.read(view).as_json() == view
+    for mode in MODES:
+        view = run("LX.viewOf(c, f)", c=CONTROLS | {"mode": mode}, f=FREE)
+        assert list(view) == list(catalogue.default().as_json())
+        assert catalogue.read(view).as_json() == view
+        assert run("LX.familyOf(v)", v=view) == catalogue.read(view).family
+
+
+@pytest.mark.parametrize(
+    ("mode", "knob", "place"),
+    [
+        ("edit", 0.3, [0.3, 0.7]), ("robustness", 0.5, [0.25, 0.25]), ("soup", 1, [1, 0]), ("soup", 1.25, [1, 0.25]),
+        ("soup", 0.25, [0.25, 0.75]), ("negation", 0.5, [-0.25, -0.25]), ("negation", 1.5, [-0.75, -0.75]),
+    ],
+)  # fmt: skip
+def test_one_knob_moves_both_along_the_modes_line(mode, knob, place):
+    assert run("LX.fromKnob(m, k)", m=mode, k=knob) == place
+    assert run("LX.toKnob(m, ...p, 9)", m=mode, p=place) == knob == knob_of(mode, *place)
+    assert run("LX.toKnob(m, 0.123, 0.2, 9)", m=mode) == 9 and knob_of(mode, 0.123, 0.2) is None
+
+
+def test_each_mode_begins_at_its_own_start(catalogue):
+    modes = {mode: catalogue.default(mode).as_json() for mode in MODES}
+    names = list(CONTROLS)
+    values = run("LX.initial(b)", b={"modes": modes, "controls": names, "runs": catalogue.runs})
+    start = dict(zip(names, values, strict=True))
+    assert (start["mode"], start["alpha"], start["gamma"], start["alpha_soup"]) == ("edit", 0.3, 0.3, 1)
+    assert (start["beta_negation"], start["gamma_negation"], start["gamma_robustness"]) == (-0.25, 0.5, 0.6)
+    assert (start["runs_shapes"], start["tasks"]) == (list(catalogue.runs["shapes"]), list(catalogue.tasks))
 
 
 @pytest.mark.parametrize("change", [{"alpha": None}, {"tasks": []}, {"rest": None}, {"factors": [0, None, 1]}])
@@ -133,7 +164,8 @@ FAMILY = {
 }  # fmt: skip
 VIEW = {
     "mode": "edit", "target": "shapes", "tasks": ["shapes"], "method": "sum", "schedule": "lines", "alpha": 0.5,
-    "beta": 0.5, "scale": 0.5, "norms": True, "factors": [0, 0, 0], "rest": 0,
+    "beta": 0.5, "scale": 0.5, "norms": True, "factors": [0, 0, 0], "rest": 0, "runs": [],
+    "soup": "uniform", "floor": 0.95,
 }  # fmt: skip
 
 

@@ -21,7 +21,8 @@ from lines_explorer.ui import lessons, stories, story_texts
 from lines_explorer.ui.facts import Facts, Untold
 from lines_explorer.ui.guide import Guide
 from lines_explorer.ui.links import Links
-from lines_explorer.ui.results import GAMMAS, Results
+from lines_explorer.ui.modes import GAMMAS
+from lines_explorer.ui.results import Results
 from lines_explorer.ui.view import Catalogue
 
 N = 40

@@ -9,7 +9,8 @@ import pytest
 
 from lines_explorer.schedule import lines
 from lines_explorer.ui import figures, surface_figure
-from lines_explorer.ui.surface import Surface, axes, front, score
+from lines_explorer.ui.modes import MODES
+from lines_explorer.ui.surface import Surface, front, score
 from lines_explorer.ui.view import View
 
 
@@ -42,7 +43,7 @@ def test_only_stored_cells_have_numbers(desk, view, numbers):
 
 def test_fill_begins_beside_the_current_setting_and_ends_complete(desk, view, ask):
     own = replace(view, alpha=0.52, beta=0.21)
-    first = Surface(desk.results, own).unstored()[0]
+    first = Surface(desk.results, own).unstored()[0][0]
     assert (first.schedule.alpha, first.schedule.beta) == (0.5, 0.2)
     messages = (json.loads(text) for text in desk.fill(ask(own)))
     sent = [message["surface"] for message in messages if message["kind"] == "surface"]
@@ -61,6 +62,9 @@ def test_fill_ends_when_the_page_moves_on(desk, catalogue, ask):
 
 
 def test_axes_hold_the_norms_alpha(catalogue):
+    def axes(view, alpha):
+        return MODES[view.mode].axes(view, alpha)
+
     many = catalogue.default("many")
     assert 1 / 3 in axes(many, 1 / 3)[0]
     assert len(axes(many, 0.3 + 1e-12)[0]) == 11
@@ -151,4 +155,4 @@ def test_nothing_is_drawn_before_the_references_are_known(tiny_suite_folder, vie
 
 
 def test_trail_and_front_hover_alike():
-    assert figures.trail()["hovertemplate"] == figures.HOVER
+    assert figures.trail({"mode": "edit"})["hovertemplate"] == figures.hover_of({"mode": "edit"})

@@ -17,7 +17,8 @@ from lines_explorer.suites import open_suite
 from lines_explorer.ui import figures, layout, serving, style, texts
 from lines_explorer.ui.handlers import Tickets
 from lines_explorer.ui.links import Page
-from lines_explorer.ui.results import GAMMAS, Results
+from lines_explorer.ui.modes import GAMMAS
+from lines_explorer.ui.results import Results
 from lines_explorer.ui.view import Catalogue, View
 
 CATALOGUE = Catalogue(("shapes", "colours", "places"), ("sum", "average"), 3)
@@ -61,7 +62,7 @@ class TestView:
             ("scale", None, "λ must be a number"),
             ("norms", 1, "ticked or not"),
             ("factors", [1, 2], "There must be 3 factors"),
-            ("factors", [0, math.nan, 1], "A factor must be a number between -1 and 3"),
+            ("factors", [0, math.nan, 1], "A factor must be a number between -3 and 3"),
             ("factors", None, "There must be 3 factors"),
             ("rest", 4, "A factor must lie between"),
         ],

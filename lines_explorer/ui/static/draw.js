@@ -33,7 +33,7 @@
   /* Until a visitor chooses otherwise the target's head classifies. */
   const follow = () => {
     const { view } = LX.now();
-    const target = view.mode === "edit" || !view.tasks.length ? view.target : view.tasks[0];
+    const target = view.mode === "many" && view.tasks.length ? view.tasks[0] : view.target;
     find("draw-task").value = task ?? target;
   };
 

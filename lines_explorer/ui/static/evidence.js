@@ -42,7 +42,7 @@
 
   /* The newest question's answer is drawn; the predictions of its pictures follow. */
   const refresh = async () => {
-    if (!root.open || !LX.complete(LX.now().view)) return;
+    if (!root.open || root.offsetParent === null || !LX.complete(LX.now().view)) return;
     const sent = (E.number += 1);
     try {
       const answer = await server.changes(request());

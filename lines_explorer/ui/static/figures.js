@@ -54,7 +54,8 @@
     LX.mount(name, host.parentElement, host);
     return draw(name, figure);
   };
-  LX.drawSurface = (figure) => draw("surface", figure);
+  LX.drawSurface = (figure) => { LX.staleSurface(false); return draw("surface", figure); };
+  LX.staleSurface = (stale) => places.surface?.classList.toggle("lx-stale", stale);
   LX.drawDifference = async (figure, stale) => {
     const host = await LX.placed("difference");
     host.classList.toggle("lx-stale", stale);
@@ -178,7 +179,8 @@
   LX.drawDepth = (factors, schedule, pinned) => {
     if (!drawn.depth || !places.depth._fullLayout) return;
     const values = [...factors, ...(pinned ?? [])].filter(Number.isFinite);
-    const top = Math.max(1, ...values), low = Math.min(0, ...values);
+    const down = values.some((value) => value < 0) && values.every((value) => value <= 0);
+    const top = Math.max(down ? 0.05 : 1, ...values), low = Math.min(down ? -1 : 0, ...values);
     const none = factors.map(() => null);
     window.Plotly.update(places.depth, { y: [factors, pinned ?? none], "marker.color": [roles[schedule] ?? tokens.ink, roles.pinned] },
       LX.holdDepth ? {} : { "yaxis.range": [1.15 * low, 1.15 * top] });

@@ -1,14 +1,14 @@
 /* The page's one loop: controls → preview (now) → stored result (soon) → exact evaluation (when settled). */
 (() => {
   const LX = (window.LinesExplorer ??= {});
-  const SETTLE_MS = 250, RETRY_MS = 2000, LATE_MS = 60, LINK_MS = 400, SURFACE_MS = 300;
+  const SETTLE_MS = 250, RETRY_MS = 2000, LATE_MS = 60, LINK_MS = 400;
   const tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
   const S = {
     controls: null, view: null, page: null, free: null, parameters: {}, family: null, families: new Map(), surfaces: new Map(),
     point: null, hover: null, pinned: null, test: null, number: 0, rested: -1, exact: -1, history: LX.makeHistory(), trail: LX.makeTrail(),
   };
-  let server, trigger, phrases, boot, pending = null, next = null, timer = 0, frame = 0, late = 0, answered = -1;
-  let busy = false, wanted = false, restoring = false, linkTimer = 0, surfaceTimer = 0, given = null, testWanted = false;
+  let server, trigger, phrases, boot, grid, pending = null, next = null, timer = 0, frame = 0, late = 0, answered = -1;
+  let busy = false, wanted = false, restoring = false, linkTimer = 0, given = null, testWanted = false;
 
   /* The hub's element is there: draw what the page came with, then the link. */
   LX.start = (element, props, serverFunctions, send, watch) => {
@@ -16,12 +16,15 @@
     trigger = send;
     boot = JSON.parse(props.boot);
     phrases = boot.phrases;
+    grid = LX.surfaceOf({ S, words: boot.surface_texts, look: () => server.surface(request()) });
+    LX.modes = boot.table;
     S.page = boot.page;
     S.free = { factors: boot.view.factors, rest: boot.view.rest };
     S.families.set(boot.family.key, boot.family);
     watch("value", () => props.value && received(JSON.parse(props.value)));
     wire();
     dress();
+    LX.greyModes(boot.lacking);
     S.controls = LX.named(boot.controls, pending ?? LX.initial(boot));
     restoring = location.hash.length > 1;
     moved();
@@ -94,6 +97,7 @@
     const { mode, schedule, norms } = S.controls, old = S.view;
     LX.offerMethods(boot.experts, S.controls.tasks.length), LX.syncParameters();
     Object.assign(document.body.dataset, { lxMode: mode, lxSchedule: schedule, lxNorms: String(Boolean(norms)) });
+    LX.showRuns(Object.keys(boot.runs).indexOf(S.controls.target_soup));
     if (schedule === "free" && old && old.schedule !== "free" && !given && LX.complete(old)) takeOver(old);
     const view = LX.viewOf(S.controls, S.free, own());
     if (old && JSON.stringify(view) === JSON.stringify(old)) return;
@@ -141,7 +145,7 @@
   const incomplete = (view) => {
     clearTimeout(timer);
     wanted = false;
-    LX.notice(view.tasks.length ? phrases.number : phrases.tick);
+    LX.notice(LX.ticked(view) ? phrases.number : view.tasks.length ? phrases.run : phrases.tick);
   };
 
   /* Tier 0 and all others end here: draw a point, or that nothing is known yet. */
@@ -151,7 +155,7 @@
     LX.formula(S.view, curve, boot.blocks);
     const doing = S.family && !S.family.ready ? phrases.references : phrases.evaluating;
     if (!point?.sentence) LX.say(LX.fill(doing, { setting: LX.setting(S.view, curve) }), "waiting");
-    LX.state(!point ? phrases.unknown : point.estimate?.said ?? (point.exact ? phrases.evaluated : phrases.interpolated));
+    LX.state(!point ? phrases.unknown : point.estimate?.said ?? (point.exact ? LX.modes[S.view.mode].evaluated : phrases.interpolated));
     tools();
     if (other && S.family) {
       S.schedule = S.view.schedule;
@@ -169,18 +173,13 @@
     await LX.drawExtras({ front: surface?.front ?? null, trail: trailOf(family), searched: LX.searchedOf(family.key) });
     if (family !== S.family) return;
     if (!S.pinned) await LX.drawDifference(family.figures.difference, false);
-    if (surface) await drawSurface(surface);
-    wantSurface();
+    LX.staleSurface(!surface);
+    if (surface) await grid.draw(surface);
+    grid.want();
   };
   const trailOf = (family) => {
     const visits = S.trail.of(family.key), column = (name) => visits.map((visit) => visit[name]);
     return visits.length ? { ...family.figures.trail, x: column("x"), y: column("y"), customdata: column("hover") } : null;
-  };
-  const drawSurface = (surface) => {
-    const { missing } = surface;
-    for (const choice of document.querySelectorAll('input[name="lx-quantity"]')) choice.checked = choice.value === S.page.quantity;
-    LX.cells(missing ? LX.fill(boot.surface_texts.missing, { missing }) : null);
-    return LX.drawSurface(surface.figures[S.page.quantity]);
   };
 
   LX.redraw = () => {
@@ -292,7 +291,7 @@
   /* A message of a running evaluation. */
   const received = (message) => {
     if (message.kind === "family") return regrown(message.family);
-    if (message.kind === "surface") return surfaced(message.surface);
+    if (message.kind === "surface") return grid.take(message.surface);
     if (LX.heard(message)) return;
     if (message.number !== S.number) return;
     if (message.kind === "error") LX.notice(message.error);
@@ -306,7 +305,7 @@
     if (!message.sentence) return show({ ...message.point, exact: false }, false);
     comparing(message.pinned);
     exact(message, false);
-    wantSurface();
+    grid.want();
   };
 
   const regrown = (family) => {
@@ -316,25 +315,7 @@
     show(S.point ?? LX.preview(S.view, family), true);
   };
 
-  const tested = (point) => { S.test = point; LX.testResult(LX.testText(point)); LX.progress(null); table(); };
-
-  /* The surface is asked for when the page has nothing better to do. */
-  const wantSurface = () => {
-    clearTimeout(surfaceTimer);
-    surfaceTimer = setTimeout(async () => {
-      const answer = await server.surface(request()).catch(() => null);
-      if (answer?.key) surfaced(answer);
-    }, SURFACE_MS);
-  };
-  const surfaced = async (surface) => {
-    S.surfaces.delete(surface.key);
-    S.surfaces.set(surface.key, surface);
-    if (S.surfaces.size > 12) S.surfaces.delete(S.surfaces.keys().next().value);
-    if (surface.key !== S.family?.key) return;
-    await drawSurface(surface);
-    await LX.drawExtras({ front: surface.front });
-    LX.redraw();
-  };
+  const tested = (point) => { S.test = point; LX.testResult(LX.testText(point, S.view.mode)); LX.progress(null); table(); };
 
   /* Pinning, and what else the page shows besides its view. */
   const unpinned = () => {
@@ -359,7 +340,7 @@
     LX.hide(hide, boot.hideable);
     LX.enlarge(figure, boot.buttons);
     const surface = S.surfaces.get(S.family?.key);
-    if (surface) drawSurface(surface).then(LX.redraw);
+    if (surface) grid.draw(surface).then(LX.redraw);
   };
 
   /* Setting the controls from the page: by story, link, undo, or a click in a figure; `page`: what else changes. */
@@ -405,5 +386,5 @@
     const found = LX.nearest(places, at(event, "x"), at(event, "y"), ...LX.spans());
     if (found) apply(found.view);
   };
-  const onSurface = (event) => apply(LX.onSurface(S.view, at(event, "x"), at(event, "y"), boot.limits));
+  const onSurface = (event) => apply(LX.onSurface(S.view, at(event, "x"), at(event, "y"), LX.modes[S.view.mode].limits));
 })();

@@ -71,16 +71,17 @@
     const rows = [];
     const known = !point ? "" : point.estimate ? "estimated" : point.exact ? "evaluated" : "interpolated";
     const expertOf = (task) => (family.expert ? family.expert.tasks[task] : family.experts[task]);
-    for (const [role, tasks] of [["target", family.targets], ["control", family.controls]]) {
+    const words = LX.modes[family.mode];
+    for (const [index, role, tasks] of [[0, "target", family.targets], [1, "control", family.controls]]) {
       for (const task of tasks)
         rows.push({
-          name: titles[task], task, role, known, base: family.base?.tasks[task], expert: expertOf(task), current: point?.tasks[task],
+          name: titles[task], task, role: words.roles[index], known, base: family.base?.tasks[task], expert: expertOf(task), current: point?.tasks[task],
           pinned: pinned?.point?.tasks[task], difference: pinned?.differences?.tasks[task], test: test?.tasks[task],
         });
       if (tasks.length < 2) continue;
       const expert = family.expert ? family.expert[role] : role === "target" ? family.ceiling : null;
       rows.push({
-        name: `Mean of ${role} tasks`, task: "", role, known, base: family.base?.[role], expert, current: point?.[role],
+        name: words.means[index], task: "", role: words.roles[index], known, base: family.base?.[role], expert, current: point?.[role],
         pinned: pinned?.point?.[role], difference: pinned?.differences?.[role], test: test?.[role],
       });
     }
@@ -118,9 +119,10 @@
   };
 
   LX.testResult = (text) => put("test", text);
-  LX.testText = (point) => {
-    const control = point.control ? `, control ${ends(point.control)}, n = ${point.control.n}` : "";
-    return `Test: target ${ends(point.target)}, n = ${point.target.n}${control}.`;
+  LX.testText = (point, mode) => {
+    const [target, other] = LX.modes[mode].roles;
+    const control = point.control ? `, ${other} ${ends(point.control)}, n = ${point.control.n}` : "";
+    return `Test: ${target} ${ends(point.target)}, n = ${point.target.n}${control}.`;
   };
   const shown = (name) => (text) => {
     if (find(name)) find(name).hidden = !text;

@@ -6,43 +6,63 @@
   /* The controls' values, in the order of `names`, as an object. */
   LX.named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));
 
-  /* The view that the server understands; the active mode's own sliders count. `free`: the drawn factors;
+  /* LX.modes: the server's table of modes; a field of the view is read from the mode's own control if it has one. */
+  LX.modes = {};
+  LX.controlOf = (mode, field) => LX.modes[mode].controls[field] ?? field;
+  const runsOf = (task) => `runs_${task}`;
+
+  /* The view that the server understands; the active mode's own controls count. `free`: the drawn factors;
      `parameters`: the method's, those that differ from their defaults. */
   LX.viewOf = (c, free, parameters = {}) => {
-    const own = (name) => (c.mode === "many" ? c[`${name}_many`] : c[name]);
+    const own = (field) => c[LX.controlOf(c.mode, field)], target = own("target");
     return {
-      mode: c.mode, target: c.target, tasks: c.tasks, method: c.method, schedule: c.schedule,
-      alpha: own("alpha"), beta: own("beta"), scale: own("scale"), norms: c.norms, ...free, parameters,
+      mode: c.mode, target, tasks: c.tasks, method: c.method, schedule: c.schedule,
+      alpha: own("alpha"), beta: own("beta"), scale: own("scale"), norms: c.norms, ...free,
+      runs: c.mode === "soup" ? c[runsOf(target)] : [], soup: c.soup, floor: c.floor, parameters,
     };
   };
 
-  /* Controls changed so that they show `view`; the other mode's sliders stay. */
+  /* Controls changed so that they show `view`; the other modes' own stay. */
   LX.controlsFor = (view, c) => {
-    const next = { ...c, ...view };
-    for (const name of ["alpha", "beta", "scale"]) {
-      next[name] = view.mode === "many" ? c[name] : view[name];
-      if (view.mode === "many") next[`${name}_many`] = view[name];
-    }
-    if (view.mode === "edit" && close(view.alpha + view.beta, 1)) next.gamma = clamp(view.alpha, 0, 1);
+    const next = { ...c };
+    for (const field of ["mode", "tasks", "method", "schedule", "norms", "soup", "floor"]) next[field] = view[field];
+    for (const field of ["target", "alpha", "beta", "scale"]) next[LX.controlOf(view.mode, field)] = view[field];
+    if (view.mode === "soup") next[runsOf(view.target)] = view.runs;
+    const knob = LX.onLine(view.mode, view.alpha, view.beta);
+    if (knob !== null) next[LX.controlOf(view.mode, "gamma")] = knob;
     return next;
   };
 
   const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
   const tidy = (x) => Math.round(x * 1e4) / 1e4;
 
-  /* γ moves both: α = γ, β = 1 − γ; and follows them where they keep to that line. */
-  LX.fromGamma = (gamma) => [gamma, tidy(1 - gamma)];
-  LX.toGamma = (alpha, beta, gamma) => (close(alpha + beta, 1) ? clamp(alpha, 0, 1) : gamma);
+  /* A mode's LiNeS line goes straight from node to node, each [knob, α, β]. */
+  const pieces = (mode) => LX.modes[mode].nodes.slice(1).map((end, i) => [LX.modes[mode].nodes[i], end]);
+  LX.fromKnob = (mode, knob) => {
+    const [[k, a, b], [k1, a1, b1]] = pieces(mode).find(([, [end]]) => knob <= end) ?? pieces(mode).at(-1);
+    const t = (knob - k) / (k1 - k);
+    return [tidy(a + t * (a1 - a)), tidy(b + t * (b1 - b))];
+  };
+  /* The knob at (α, β); null beside the line. */
+  LX.onLine = (mode, alpha, beta) => {
+    for (const [[k, a, b], [k1, a1, b1]] of pieces(mode)) {
+      const t = Math.abs(a1 - a) >= Math.abs(b1 - b) ? (alpha - a) / (a1 - a) : (beta - b) / (b1 - b);
+      const met = close(a + t * (a1 - a), alpha) && close(b + t * (b1 - b), beta);
+      if (met && t > -1e-6 && t < 1 + 1e-6) return tidy(k + t * (k1 - k));
+    }
+    return null;
+  };
+  LX.toKnob = (mode, alpha, beta, knob) => LX.onLine(mode, alpha, beta) ?? knob;
 
-  /* Whether every number the view needs is there: an emptied box sends null. */
+  /* Whether every number the view needs is there (an emptied box sends null), and something is ticked. */
   LX.complete = (view) =>
-    [view.alpha, view.beta, view.scale, view.rest, ...view.factors].every(Number.isFinite) && view.tasks.length > 0
+    [view.alpha, view.beta, view.scale, view.rest, view.floor, ...view.factors].every(Number.isFinite) && LX.ticked(view)
     && !Object.values(view.parameters ?? {}).includes(null);
+  LX.ticked = (view) => view.tasks.length > 0 && (view.mode !== "soup" || view.runs?.length > 0);
 
   LX.familyOf = (view) => {
-    if (view.mode === "edit") return `edit:${view.target}`;
-    const set = Object.entries(view.parameters ?? {}).map(([name, value]) => `${name}=${value}`).join(",");
-    return ["many", view.method, ...(set ? [set] : []), view.tasks.join(",")].join(":");
+    const set = view.mode === "many" ? Object.entries(view.parameters ?? {}).map(([name, value]) => `${name}:${value}`).join(",") : "";
+    return [view.mode, ...LX.modes[view.mode].fields.map((field) => String(view[field])), ...(set ? [set] : [])].join(":");
   };
 
   LX.fromNorms = (view) => view.mode === "many" && view.schedule === "lines" && view.norms;
@@ -65,8 +85,8 @@
   LX.knobOf = (view, family) => {
     if (view.schedule === "free") return null;
     if (view.schedule === "constant") return view.scale;
-    if (view.mode === "many") return LX.fromNorms(view) || close(view.alpha, family.alpha_norms) ? view.beta : null;
-    return close(view.alpha + view.beta, 1) ? view.alpha : null;
+    if (LX.modes[view.mode].nodes.length) return LX.onLine(view.mode, view.alpha, view.beta);
+    return LX.fromNorms(view) || close(view.alpha, family.alpha_norms) ? view.beta : null;
   };
 
   const mixStat = (a, b, t) => {
@@ -109,7 +129,7 @@
     const knob = LX.knobOf(view, family);
     if (knob !== null) return LX.along(family[view.schedule], knob, family.targets);
     const { alpha, beta } = view;
-    if (view.mode !== "edit" || alpha < 0 || alpha >= 1 || beta < 0 || alpha + beta > 1) return null;
+    if (!LX.modes[view.mode].between || alpha < 0 || alpha >= 1 || beta < 0 || alpha + beta > 1) return null;
     const flat = LX.along(family.constant, alpha, family.targets);
     const risen = LX.along(family.lines, alpha, family.targets);
     const point = LX.mix(flat, risen, beta / (1 - alpha), family.targets);
@@ -146,10 +166,11 @@
     return { ...view, schedule: "lines", norms, alpha: hold(x, limits.alpha), beta: hold(y, limits.beta) };
   };
 
-  /* The controls' values of a page opened without a link. */
-  LX.initial = ({ modes: { edit, many }, controls }) => {
-    const all = { ...edit, gamma: edit.alpha, tasks: many.tasks, norms: many.norms };
-    for (const name of ["alpha", "beta", "scale"]) all[`${name}_many`] = many[name];
+  /* The controls' values of a page opened without a link: each mode's own start. */
+  LX.initial = ({ modes, controls, runs }) => {
+    const all = { ...modes.edit, ...Object.fromEntries(Object.entries(runs).map(([task, names]) => [runsOf(task), names])) };
+    for (const view of Object.values(modes).reverse()) Object.assign(all, LX.controlsFor(view, all));
+    Object.assign(all, LX.controlsFor(modes.edit, all), { tasks: modes.many.tasks, method: modes.many.method });
     return controls.map((name) => all[name]);
   };
   LX.clamp = clamp;

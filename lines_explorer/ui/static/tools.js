@@ -48,6 +48,24 @@
     }
   };
 
+  /* Of the runs to tick, those of one task. */
+  LX.showRuns = (index) => {
+    const sheet = document.getElementById("lx-runs-shown") ?? document.head.appendChild(document.createElement("style"));
+    sheet.id = "lx-runs-shown";
+    const text = `.lx-runs:not(#lx-runs-${index}){display:none !important}`;
+    if (sheet.textContent !== text) sheet.textContent = text;
+  };
+
+  /* Modes that the suite has nothing for cannot be chosen; `lacking`: mode → why. */
+  LX.greyModes = (lacking) => {
+    for (const [mode, why] of Object.entries(lacking)) {
+      const choice = document.querySelector(`#lx-mode input[value="${mode}"]`);
+      if (!choice) return setTimeout(() => LX.greyModes(lacking), 50); // not drawn yet
+      choice.disabled = true;
+      choice.closest("label").title = why;
+    }
+  };
+
   /* Wires buttons and keys, for the whole document: panels come and go. `work` has a function for each. */
   LX.wireTools = (work) => {
     document.addEventListener("click", (event) => {
