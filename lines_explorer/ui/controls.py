@@ -37,6 +37,8 @@ def make_controls(desk: Desk) -> dict[str, Any]:
     chosen["schedule"] = _choice("schedule", texts.SCHEDULES, desk.catalogue.default().schedule)
     for mode in MODES:
         chosen |= _sliders(desk, mode)
+    with gr.Group(elem_classes=f"lx-only lx-in-{MANY}"):
+        _about_method()  # last: it may be long, and the sliders stay in sight
     return {name: chosen[name] for name in control_names(desk)}
 
 
@@ -58,9 +60,7 @@ def _subject(desk: Desk, mode: str) -> dict[str, Any]:
     if mode == MANY:
         experts = [(desk.titles[name], name) for name in catalogue.tasks]
         methods = {name: method.title for name, method in METHODS.items()}
-        found = {"tasks": _ticks("tasks", experts, view.tasks), "method": _choice("method", methods, view.method)}
-        _about_method()
-        return found
+        return {"tasks": _ticks("tasks", experts, view.tasks), "method": _choice("method", methods, view.method)}
     name, choices = MODES[mode].controls.get("target", "target"), catalogue.targets(mode)
     found = {name: _choice(name, {task: desk.titles[task] for task in choices}, view.target if choices else None)}
     if mode == SOUP:

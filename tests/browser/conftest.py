@@ -170,6 +170,17 @@ class Visit:
             panel,
         )
 
+    def until_marks(self, panel: str, count: int, equal: str = "", differ_from: str = "") -> None:
+        """Waits until a figure has so many marks "you are here", all filled like or all unlike a colour."""
+        self.page.wait_for_function(
+            """([panel, count, equal, other]) => {
+                const shapes = document.querySelector(`#lx-${panel}-panel .lx-figure`).layout.shapes ?? [];
+                const fills = shapes.filter((shape) => shape.type === 'circle').map((shape) => shape.fillcolor);
+                return fills.length === count && fills.every((fill) => (equal ? fill === equal : fill !== other));
+            }""",
+            arg=[panel, count, equal, differ_from],
+        )
+
 
 @pytest.fixture(scope="session")
 def watched() -> type[Watched]:

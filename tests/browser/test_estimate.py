@@ -9,8 +9,9 @@ import pytest
 from lines_explorer.ui import handlers, texts, texts_modes
 
 STATE = "document.querySelector('[data-lx=state]').textContent.replaceAll('\\u00a0', ' ')"
-BROAD = """document.querySelector('#lx-plane-panel .lx-figure').layout.shapes
-    .filter((shape) => shape.name === 'estimate').length"""
+ESTIMATES = """document.querySelector('#lx-plane-panel .lx-figure').layout.shapes
+    .filter((shape) => shape.name === 'estimate')"""
+BROAD = f"{ESTIMATES}.length"
 
 
 @pytest.fixture
@@ -31,25 +32,24 @@ def gate(engine, monkeypatch):
 
 def test_an_estimate_is_hollow_and_turns_exact(visit, gate):
     visit.page.evaluate("document.querySelector('[data-lx=details]').open = true")
-    solid = visit.marks("plane")
+    (solid,) = visit.marks("plane")
     gate.release(2)
     visit.set("alpha", 0.47)
     visit.until(f"{STATE}.startsWith('Estimate, ')")
-    assert visit.page.evaluate(BROAD) == 2
-    assert visit.marks("plane") != solid
+    visit.until(f"{BROAD} === 2")
+    visit.until_marks("plane", 1, differ_from=solid)
     state = visit.page.evaluate(STATE)
     assert "of 120 pictures: target" in state and "control" in state and "Stored answers help" in state
     assert not visit.page.is_enabled("[data-lx=pin]"), "an estimate cannot be pinned"
     assert "estimate, " in visit.page.inner_text("[data-lx=table]")
-    wide = visit.shapes("plane")
+    wide = visit.page.evaluate(f"JSON.stringify({ESTIMATES})")
     gate.release(4)
     visit.until(f"parseInt({STATE}.split(' ')[1]) >= 48")
-    assert [shape for shape in visit.shapes("plane") if shape.get("name") == "estimate"] != [
-        shape for shape in wide if shape.get("name") == "estimate"
-    ]
+    visit.until(f"{BROAD} === 2 && JSON.stringify({ESTIMATES}) !== {wide!r}")
     gate.release(1000)
     visit.rest("alpha=0.47&")
-    assert visit.page.evaluate(BROAD) == 0 and visit.marks("plane") == solid
+    visit.until(f"{BROAD} === 0")
+    visit.until_marks("plane", 1, equal=solid)
     assert visit.page.evaluate(STATE) == texts_modes.WORDS["edit"].evaluated
     assert visit.page.is_enabled("[data-lx=pin]")
     assert "estimate, " not in visit.page.inner_text("[data-lx=table]")

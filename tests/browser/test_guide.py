@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -168,6 +169,8 @@ def test_words_fit_a_narrow_page(open_page):
     visit = open_page(width=390)
     for term in visit.page.locator(".lx-lede .lx-term").all():
         term.focus()
+        meaning = f"document.getElementById('{term.get_attribute('aria-describedby')}').textContent"
+        visit.until(f"document.querySelector('.lx-tip:not([hidden])')?.textContent === {meaning}")
         box = visit.page.locator(".lx-tip").bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
@@ -189,24 +192,35 @@ def test_search_by_the_papers_rule(visit, engine):
     visit.until("!document.querySelector('#lx-plane-panel .lx-figure').data.some((t) => t.meta === 'searched')")
 
 
-def test_search_evaluates_what_is_missing_and_stops_when_asked(visit, engine, monkeypatch):
-    """Each merge is held up a little, so that the grid can be seen to grow, and left."""
-    load = engine.backend.load
+def idle(engine) -> None:
+    """Until nothing is on the device."""
+    deadline = time.monotonic() + 120
+    while engine.worker.busy and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not engine.worker.busy
 
-    def slowly(recipe):
-        time.sleep(0.3)
+
+def test_search_evaluates_what_is_missing_and_stops_when_asked(visit, engine, monkeypatch):
+    """The device does three merges, and the others when the search was left."""
+    gate, load = threading.Semaphore(3), engine.backend.load
+
+    def held(recipe):
+        assert gate.acquire(timeout=120)
         return load(recipe)
 
-    monkeypatch.setattr(engine.backend, "load", slowly)
     visit.choose("mode", "many")
     visit.page.uncheck('#lx-tasks-choice input[name="colours"]')
     visit.rest("tasks=shapes,places")
     engine.evaluated.clear()
+    monkeypatch.setattr(engine.backend, "load", held)
     visit.page.click('[data-lx-search="keep"]')
     grown = "t.meta === 'searched' && t.x.length >= 2"
     visit.until(f"document.querySelector('#lx-plane-panel .lx-figure').data.some((t) => {grown})")
-    visit.page.click('[data-lx-search="stop"]')
+    with visit.page.expect_response(lambda answer: '"fn_name":"live"' in (answer.request.post_data or "")):
+        visit.page.click('[data-lx-search="stop"]')
     visit.page.wait_for_selector('[data-lx-search="stop"]', state="hidden")
+    gate.release(1000)
+    idle(engine)
     assert len(engine.evaluated) < 10
     visit.page.click('[data-lx-search="rule"]')
     visit.until("document.querySelector('[data-lx=searched]').textContent.includes('was chosen on validation')")
@@ -220,20 +234,16 @@ def test_a_search_ends_when_its_page_is_left(open_page, engine, monkeypatch):
 
     def slowly(recipe):
         begun.append(recipe)
-        time.sleep(0.4)
+        time.sleep(1)
         return load(recipe)
 
-    monkeypatch.setattr(engine.backend, "load", slowly)
     visit = open_page("#mode=many&tasks=colours,places&method=average&schedule=lines&norms=1&beta=0.1")
     visit.rest("method=average")
-    begun.clear()
+    monkeypatch.setattr(engine.backend, "load", slowly)
     visit.page.click('[data-lx-search="rule"]')
     visit.until("document.querySelector('.lx-search-count').textContent.startsWith('1 ')")
     visit.page.close()
-    deadline = time.monotonic() + 60
-    while engine.worker.busy and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not engine.worker.busy
+    idle(engine)
     assert len(begun) < 9
 
 

@@ -50,6 +50,23 @@ def test_a_number_out_of_range_asks_for_another(open_page):
     assert visit.page.is_hidden('[data-lx="notice"]')
 
 
+def test_the_sliders_come_before_the_methods_parameters(open_page):
+    """One control under the other, all within the column, however long it is."""
+    visit = open_page(TIES)
+    visit.rest("method=ties")
+    boxes = visit.page.evaluate(
+        """['mode', 'tasks-choice', 'method', 'schedule', 'scale_many', 'about', 'set-k'].map((name) => {
+            const { left, right, top, bottom } = document.getElementById(`lx-${name}`).getBoundingClientRect();
+            return { left, right, top, bottom };
+        })"""
+    )
+    column = visit.page.locator("#lx-controls").bounding_box()
+    assert all(column["x"] <= box["left"] and box["right"] <= column["x"] + column["width"] for box in boxes)
+    about, inside = boxes[-2:]
+    assert about["top"] <= inside["top"]
+    assert all(above["bottom"] <= below["top"] for above, below in zip(boxes[:-2], boxes[1:-1], strict=True))
+
+
 def test_methods_without_statistics_are_greyed_out(open_page):
     visit = open_page("#mode=many&tasks=shapes,colours&method=sum")
     visit.rest("mode=many")
