@@ -6,7 +6,6 @@ import gc
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -229,15 +228,6 @@ def together(engine: Engine, recipes: list[Recipe]) -> list[Evaluation | Excepti
     for thread in threads:
         thread.join(60)
     return results
-
-
-@pytest.fixture
-def loads(slow: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Recipe]]:
-    """The recipes that reached the device."""
-    seen: list[Recipe] = []
-    load = slow.backend.load
-    monkeypatch.setattr(slow.backend, "load", lambda recipe: (seen.append(recipe), load(recipe))[1])
-    yield seen
 
 
 def test_identical_requests_share_one_evaluation(slow: Engine, loads: list[Recipe]) -> None:

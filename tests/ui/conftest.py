@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lines_explorer.ui import handlers
 from lines_explorer.ui.links import Page
 from lines_explorer.ui.view import Catalogue, View
 
@@ -52,3 +54,18 @@ def ask() -> Callable[..., dict]:
         return {"view": view.as_json(), "page": page.as_json(), "tab": "a", "number": number, "known": None}
 
     return asked
+
+
+@pytest.fixture
+def slow_desk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Batches of 12 images that take 40 ms each, and every state told."""
+    predict = desk.engine.backend.predict
+
+    def late(*arguments):
+        time.sleep(0.04)
+        return predict(*arguments)
+
+    monkeypatch.setattr(desk.engine.backend, "predict", late)
+    monkeypatch.setattr(desk.engine.evaluator, "batch", 12)
+    monkeypatch.setattr(handlers, "PACE", 0)
+    return desk

@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lines_explorer.recipe import Recipe
-from lines_explorer.ui import handlers, serving, texts
+from lines_explorer.ui import serving, texts
 from lines_explorer.ui.view import View
 
 if TYPE_CHECKING:
     from lines_explorer.engine import Engine
     from lines_explorer.ui.handlers import Desk
-
-
-@pytest.fixture
-def slow_desk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Batches of 12 images that take 40 ms each, and every state told."""
-    predict = desk.engine.backend.predict
-
-    def late(*arguments):
-        time.sleep(0.04)
-        return predict(*arguments)
-
-    monkeypatch.setattr(desk.engine.backend, "predict", late)
-    monkeypatch.setattr(desk.engine.evaluator, "batch", 12)
-    monkeypatch.setattr(handlers, "PACE", 0)
-    return desk
 
 
 def view_at(catalogue, alpha: float, beta: float = 0.55) -> View:

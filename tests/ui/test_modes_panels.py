@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from runs_suite import write_runs_suite
 
 from lines_explorer.engine import Engine, Evidence, Store
 from lines_explorer.suites import open_suite
-from lines_explorer.ui import handlers, texts
+from lines_explorer.ui import texts
 from lines_explorer.ui.drawing import DrawingDesk
 from lines_explorer.ui.evidence import EvidenceDesk
 from lines_explorer.ui.handlers import Desk
@@ -47,21 +46,6 @@ def test_a_line_that_is_not_searched_says_so(desk: Desk, ask, mode) -> None:
 def test_the_parameters_of_the_method_are_searched_with(desk: Desk) -> None:
     view = replace(desk.catalogue.default("many"), method="ties", parameters=(("k", 30.0),))
     assert Hunt(desk.results, view, "rule").family().recipe(0.5).parameters == view.parameters
-
-
-@pytest.fixture
-def slow_desk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Batches of 12 images that take 40 ms each, and every state told."""
-    predict = desk.engine.backend.predict
-
-    def late(*arguments):
-        time.sleep(0.04)
-        return predict(*arguments)
-
-    monkeypatch.setattr(desk.engine.backend, "predict", late)
-    monkeypatch.setattr(desk.engine.evaluator, "batch", 12)
-    monkeypatch.setattr(handlers, "PACE", 0)
-    return desk
 
 
 def test_robustness_shows_nothing_before_every_set_is_evaluated(slow_desk: Desk, ask) -> None:
