@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lines_explorer.checkpoints import Tensors, write_safetensors
 from lines_explorer.checkpoints.huggingface import ImageTower, preprocessor_config, to_hugging_face
 from lines_explorer.commands.card import model_card
-from lines_explorer.commands.folder import folder_beside
+from lines_explorer.commands.folder import folder_beside, told_in_a_sentence
 from lines_explorer.commands.mergekit import mergekit_yaml
 from lines_explorer.commands.options import choose
 from lines_explorer.commands.report import Report
@@ -83,22 +83,14 @@ def merge(engine: Engine, recipe: Recipe, out: Path, force: bool = False, file_f
     card = model_card(suite, recipe, source, factors, file_format, remark, engine.peek(recipe))
     classes = {name: task.classes for name, task in suite.tasks.items()}
     heads = {name: suite.head(name) for name in suite.tasks}
-    try:
-        with folder_beside(out, last=built.weights, replaces=MODEL_FILES) as beside:
-            for name, content in built.configs.items():
-                write_text(beside / name, json.dumps(content, indent=2) + "\n")
-            write_text(beside / CARD, card)
-            if script is not None:
-                write_text(beside / MERGEKIT, script)
-            write_safetensors(beside / HEADS, heads, header("heads", classes=classes, **source))
-            digest = write_safetensors(beside / built.weights, built.tensors, header("weights", **source))
-    except (OSError, ExplorerError) as fault:
-        reason = fault if isinstance(fault, OSError) else fault.__cause__
-        if not isinstance(reason, OSError):
-            raise
-        raise ExplorerError(
-            f"{out} cannot be written ({reason.strerror or reason}); make room, or choose a folder you may write to."
-        ) from reason
+    with told_in_a_sentence(out), folder_beside(out, last=built.weights, replaces=MODEL_FILES) as beside:
+        for name, content in built.configs.items():
+            write_text(beside / name, json.dumps(content, indent=2) + "\n")
+        write_text(beside / CARD, card)
+        if script is not None:
+            write_text(beside / MERGEKIT, script)
+        write_safetensors(beside / HEADS, heads, header("heads", classes=classes, **source))
+        digest = write_safetensors(beside / built.weights, built.tensors, header("weights", **source))
     file = out / built.weights
     text = f"{file}\nsha256 {digest}\n{HINT[file_format].format(out=out)}"
     return Report({"file": str(file), "sha256": digest, "recipe": recipe.as_dict(), "format": file_format}, text)

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from lines_explorer.errors import ExplorerError
+
 try:
     import fcntl
 except ModuleNotFoundError:  # not on Windows: leftovers stay there
@@ -56,6 +58,20 @@ def folder_beside(folder: Path, last: str, replaces: Collection[str] = ()) -> It
             for parent in new_parents:
                 parent.rmdir()
         raise
+
+
+@contextlib.contextmanager
+def told_in_a_sentence(folder: Path) -> Iterator[None]:
+    """An operating system's refusal to write ``folder``, wrapped or not, becomes an ExplorerError with the remedy."""
+    try:
+        yield
+    except (OSError, ExplorerError) as fault:
+        reason = fault if isinstance(fault, OSError) else fault.__cause__
+        if not isinstance(reason, OSError):
+            raise
+        raise ExplorerError(
+            f"{folder} cannot be written ({reason.strerror or reason}); make room, or choose a folder you may write to."
+        ) from reason
 
 
 def _take_place(staging: Path, folder: Path, last: str, replaces: Collection[str]) -> None:

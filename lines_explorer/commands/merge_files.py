@@ -16,7 +16,7 @@ from lines_explorer.checkpoints import Checkpoint, Tensors, open_checkpoint, req
 from lines_explorer.checkpoints.adapters import adapter_task_vector
 from lines_explorer.commands.card import PAPER, factor_table
 from lines_explorer.commands.export import HF_WEIGHTS, check_folder, header, write_text
-from lines_explorer.commands.folder import folder_beside
+from lines_explorer.commands.folder import folder_beside, told_in_a_sentence
 from lines_explorer.commands.options import ScheduleOptions, choose, parse_schedule
 from lines_explorer.commands.report import Report
 from lines_explorer.commands.searching import parse_parameters
@@ -148,16 +148,8 @@ def _beside(base: Checkpoint) -> Iterator[Path]:
 
 
 def _write(base: Checkpoint, out: Path, result: Tensors, source: Mapping[str, Any], card: str) -> str:
-    try:
-        with folder_beside(out, last=HF_WEIGHTS, replaces=(HF_WEIGHTS, CARD)) as beside:
-            for file in _beside(base):
-                shutil.copyfile(file, beside / file.name)
-            write_text(beside / CARD, card)
-            return write_safetensors(beside / HF_WEIGHTS, result, header("weights", **source))
-    except (OSError, ExplorerError) as fault:
-        reason = fault if isinstance(fault, OSError) else fault.__cause__
-        if not isinstance(reason, OSError):
-            raise
-        raise ExplorerError(
-            f"{out} cannot be written ({reason.strerror or reason}); make room, or choose a folder you may write to."
-        ) from reason
+    with told_in_a_sentence(out), folder_beside(out, last=HF_WEIGHTS, replaces=(HF_WEIGHTS, CARD)) as beside:
+        for file in _beside(base):
+            shutil.copyfile(file, beside / file.name)
+        write_text(beside / CARD, card)
+        return write_safetensors(beside / HF_WEIGHTS, result, header("weights", **source))
