@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -13,15 +13,19 @@ from tiny import write_manifest
 from lines_explorer.checkpoints import metadata, read_safetensors, write_safetensors
 
 
-def write_runs_suite(tiny: Path, folder: Path, runs: Mapping[str, int]) -> Path:
-    """Copies the tiny suite and adds runs ``TASK/1`` …: with its expert, a task of ``runs`` then has so many."""
+def write_runs_suite(tiny: Path, folder: Path, runs: Mapping[str, int], one_rate: Collection[str] = ()) -> Path:
+    """Copies the tiny suite and adds runs ``TASK/1`` …: with its expert, a task of ``runs`` then has so many.
+
+    Their rates differ, but for the tasks ``one_rate``.
+    """
     shutil.copytree(tiny, folder)
     rows: dict[str, list[dict[str, object]]] = {}
     for task, count in runs.items():
         for number in range(1, count):
             file = f"runs/{task}/{number}.safetensors"
             _write_run(folder / f"experts/{task}.safetensors", folder / file, number + 1)
-            rows.setdefault(task, []).append({"file": file, "seed": number, "rate": 0.001 * number, "steps": 20})
+            rate = 0.001 * (1 if task in one_rate else number)
+            rows.setdefault(task, []).append({"file": file, "seed": number, "rate": rate, "steps": 20})
     with (folder / "suite.yaml").open("a", encoding="utf-8") as file:
         file.write(yaml.safe_dump({"runs": rows}, sort_keys=False))
     write_manifest(folder)

@@ -24,7 +24,7 @@ from lines_explorer.engine import Engine, Store, single_task_recipes
 from lines_explorer.engine.backend import write_scaled
 from lines_explorer.layers import layout_of, tensor_factors
 from lines_explorer.recipe import Recipe
-from lines_explorer.schedule import free, lines, single_task
+from lines_explorer.schedule import Schedule, free, lines, single_task
 from lines_explorer.suites import Suite
 
 VIT_B_32 = 87_849_216  # floats of the image tower
@@ -35,6 +35,8 @@ GOALS: dict[str, tuple[str, float]] = {
     "forward_vs_gemm": ("at least", 0.7),
     "exact_vs_forward": ("at most", 1.15),
     "speedup": ("at least", 30.0),
+    "first_estimate_share": ("at most", 0.1),
+    "near_estimate_share": ("at most", 0.2),
     "stored_ms": ("at most", 3.0),
     "memory_growth": ("at most", 0.01),
     "stored_delay": ("at most", 3.0),
@@ -69,7 +71,9 @@ def bench(suite: Suite, device: str = "auto", effort: Effort | None = None) -> R
         data = description(engine) | merge_vs_triad(engine.backend.device, effort.repeats, effort.floats)
         data |= forward_vs_gemm(engine, effort.repeats, effort.batches)
         data |= exact_vs_forward(engine, target, effort.repeats) | edit_vs_exact(engine, target, effort.repeats)
+        data |= first_estimate(engine, target)
         data |= curve_against_loop(engine, target, effort.points, Path(folder))
+        data |= near_estimate(engine, target, effort.repeats)
         data |= stored_ms(engine, target) | visitors(engine, effort.visitors)
         data |= thousand_moves(engine, effort.moves)
         store.close()
@@ -85,6 +89,7 @@ def description(engine: Engine) -> Figures:
         "images": total,
         "device": str(engine.backend.device),
         "threads": torch.get_num_threads(),
+        "fused": engine.backend.tower.fused,
         "torch": torch.__version__,
         "machine": platform.machine(),
     }
@@ -206,6 +211,31 @@ def curve_against_loop(engine: Engine, target: str, points: int, cache: Path) ->
     }
 
 
+def first_estimate(engine: Engine, target: str, width: float = 0.03) -> Figures:
+    """Share of the images after which the means of target and control are known to ± ``width``, where of the expert's
+    points only the two ends are stored, which the page's denominators need anyway.
+    """
+    engine.zero_shot()
+    engine.evaluate(Recipe(engine.suite.name, (target,), schedule=single_task(1.0)))
+    return {"first_estimate_share": share_until(engine, target, lines(0.33, 0.42), width)}
+
+
+def near_estimate(engine: Engine, target: str, repeats: int, width: float = 0.01) -> Figures:
+    """The same to ± ``width`` between two points of a stored curve; the median of several places."""
+    middles = [0.05 + 0.1 * (number % 10) for number in range(repeats)]
+    return {"near_estimate_share": median(share_until(engine, target, single_task(g), width) for g in middles)}
+
+
+def share_until(engine: Engine, target: str, schedule: Schedule, width: float) -> float:
+    """Share of the images seen when both estimated means first have 95 % intervals of ± ``width`` or less."""
+    for evaluation in engine.stream(Recipe(engine.suite.name, (target,), schedule=schedule)):
+        found = engine.estimated_summary(evaluation, (target,))
+        if all(mean is None or (mean.high - mean.low) / 2 <= width for mean in (found.target, found.control)):
+            scores = evaluation.scores.values()
+            return sum(score.n for score in scores) / sum(score.total for score in scores)
+    return 1.0
+
+
 def stored_ms(engine: Engine, target: str, asks: int = 200) -> Figures:
     """Milliseconds until a stored point is answered."""
     recipe = Recipe(engine.suite.name, (target,), schedule=single_task(1.0))
@@ -220,6 +250,12 @@ def stored_seconds(engine: Engine, recipe: Recipe) -> float:
     return time.perf_counter() - started
 
 
+def asked_again(engine: Engine, recipe: Recipe) -> float:
+    """`stored_seconds`, after a pause like that between two moves of a slider."""
+    time.sleep(0.002)
+    return stored_seconds(engine, recipe)
+
+
 def visitors(engine: Engine, count: int, distinct: int = 6, moves: int = 3) -> Figures:
     """``count`` visitors at once, each looking at ``moves`` of ``distinct`` new points, while stored points are asked.
 
@@ -230,7 +266,7 @@ def visitors(engine: Engine, count: int, distinct: int = 6, moves: int = 3) -> F
     stored = Recipe(engine.suite.name, (target,), schedule=single_task(1.0))
     engine.evaluate(stored)
     fresh = [Recipe(engine.suite.name, (target,), schedule=lines(0.201 + 0.01 * k, 0.3)) for k in range(distinct)]
-    alone = [stored_seconds(engine, stored) for _ in range(100)]
+    alone = [asked_again(engine, stored) for _ in range(100)]
 
     def look(visitor: int) -> None:
         for move in range(moves):
@@ -243,8 +279,7 @@ def visitors(engine: Engine, count: int, distinct: int = 6, moves: int = 3) -> F
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            meanwhile.append(stored_seconds(engine, stored))
-            time.sleep(0.002)
+            meanwhile.append(asked_again(engine, stored))
     needed = {fresh[(visitor + move) % distinct] for visitor in range(count) for move in range(moves)}
     once = sorted(recipe.hash() for recipe in loads) == sorted(recipe.hash() for recipe in needed)
     return {"visitors": count, "evaluated_once": once, "stored_delay": percentile95(meanwhile) / percentile95(alone)}

@@ -1,7 +1,7 @@
 """The image tower as steps, so that a forward pass can go on from what an earlier one kept.
 
 Boundary b is what enters block b + 1 of L: boundary 0 comes from the patch embedding, boundary L leaves the last block.
-A pass in steps gives the bits of ``encode_image``, wherever it starts.
+A pass in steps gives the features of ``encode_image`` up to rounding, and the same bits wherever it starts.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from dataclasses import dataclass
 
 import torch
 
+from lines_explorer.engine.fused import fused
+
 Watch = Callable[[int, torch.Tensor], None]
 
 
 @dataclass(frozen=True)
 class Start:
-    """Activations (b, tokens, width) at ``boundary``, kept from an earlier pass of the same images."""
+    """Activations (b, tokens, width) at ``boundary``, kept from an earlier pass of the same images.
+
+    At boundary L there may be the class token alone, (b, 1, width), where nothing else is pooled.
+    """
 
     boundary: int
     activations: torch.Tensor
@@ -35,11 +40,17 @@ class Tower:
         self._model, self._visual = model, model.visual
         self.steps = isinstance(self._visual, VisionTransformer) and self._visual.transformer.batch_first
         self._blocks = self._visual.transformer.resblocks if self.steps else ()
+        self._steps = [self._step(number) for number in range(len(self._blocks))]
 
     @property
     def depth(self) -> int:
         """L, the number of blocks that are steps."""
         return len(self._blocks)
+
+    @property
+    def fused(self) -> bool:
+        """Whether the blocks run in their fused form, which some CPUs have."""
+        return self.steps and all(step is not block for step, block in zip(self._steps, self._blocks, strict=True))
 
     @property
     def heads(self) -> int:
@@ -64,8 +75,14 @@ class Tower:
         for boundary in range(start.boundary, self.depth):
             if watch is not None:
                 watch(boundary, activations)
-            activations = self._blocks[boundary](activations)
+            activations = self._steps[boundary](activations)
         if watch is not None:
             watch(self.depth, activations)
         pooled, _ = self._visual._pool(activations)
         return torch.nn.functional.normalize(pooled @ self._visual.proj, dim=-1)
+
+    def _step(self, number: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        """How a block is computed: fused where that can be had, of the last one no more than is pooled."""
+        visual, last = self._visual, number == len(self._blocks) - 1
+        first = last and visual.pool_type == "tok" and visual.attn_pool is None
+        return fused(self._blocks[number], first) or self._blocks[number]

@@ -9,6 +9,7 @@ from lines_explorer.recipe import task_of
 
 if TYPE_CHECKING:
     from lines_explorer.suites import Suite
+    from lines_explorer.suites.task import Run
 
 
 def runs(suite: Suite) -> dict[str, tuple[str, ...]]:
@@ -25,11 +26,24 @@ def scored_with(suite: Suite, experts: Iterable[str], split: str = "validation")
 
 
 def seed_sets(suite: Suite) -> list[tuple[str, ...]]:
-    """Experts by run: the first run of every task that has several, then the second, … as far as all of them go.
+    """Experts by run: the first run of every task that has several, then the second, …
 
-    Empty unless at least two tasks have several runs.
+    Only runs that differ from the expert in the seed alone count (the rate of the first further run is the expert's).
+    The sets are as many as at least two tasks can fill, over the tasks that fill them all; empty where there are no
+    two.
     """
-    several = [names for names in runs(suite).values() if len(names) > 1]
-    if len(several) < 2:
+    alike = {}
+    for task, names in runs(suite).items():
+        further = suite.runs.get(task, ())
+        same = [run.name for run in further if _training(run) == _training(further[0])]
+        alike[task] = (names[0], *same)
+    counts = sorted((len(names) for names in alike.values()), reverse=True)
+    if len(counts) < 2 or counts[1] < 2:
         return []
-    return [tuple(names[number] for names in several) for number in range(min(map(len, several)))]
+    several = [names for names in alike.values() if len(names) >= counts[1]]
+    return [tuple(names[number] for names in several) for number in range(counts[1])]
+
+
+def _training(run: Run) -> dict[str, int | float]:
+    """How a run was made, but for its seed."""
+    return {name: value for name, value in run.facts.items() if name != "seed"}

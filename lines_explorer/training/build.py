@@ -153,6 +153,7 @@ def parser() -> argparse.ArgumentParser:
     )
     runs.add_argument("--task", required=True, help="the task")
     runs.add_argument("--count", type=int, default=5, help="how many runs there shall be beside the expert")
+    runs.add_argument("--one-rate", action="store_true", help="all at the expert's rate: they differ in the seed alone")
     runs.add_argument("--steps", type=int, default=expert.Recipe.steps, help="fine-tuning steps per run")
     runs.add_argument("--pictures", type=Path, help="FOLDER/TASK of an own task (default: an embedded task's pictures)")
     own = verbs.add_parser("own", help="a suite from your own labelled pictures")
@@ -174,7 +175,7 @@ def main(argv: Sequence[str]) -> int:
         if options.stage == "runs":
             from lines_explorer.training.runs import add_runs
 
-            add_runs(options.out, options.task, options.count, options.steps, options.pictures)
+            add_runs(options.out, options.task, options.count, options.steps, options.pictures, options.one_rate)
             return 0
         for stage in STAGES if options.stage == "all" else (options.stage,):
             run_stage(stage, options)

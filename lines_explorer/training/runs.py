@@ -1,8 +1,9 @@
-"""Further fine-tuning runs of one task, for soups (Wortsman et al., Model soups, ICML 2022).
+"""Further fine-tuning runs of one task, for soups (Wortsman et al., ICML 2022) and to see what chance does.
 
-All runs start from the suite's base and follow the experts' recipe; they differ in seed and learning rate. Each is
-stored as a half-precision difference, ``runs/TASK/NUMBER.safetensors``, with a ``NUMBER.json`` of how it was made, and
-named under ``runs:`` in suite.yaml. What is done is kept when the program is interrupted and started again.
+All runs start from the suite's base and follow the experts' recipe; they differ in seed and learning rate, or in the
+seed alone. Each is stored as a half-precision difference, ``runs/TASK/NUMBER.safetensors``, with a ``NUMBER.json`` of
+how it was made, and named under ``runs:`` in suite.yaml. What is done is kept when the program is interrupted and
+started again.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ MOST = 100
 Pictures = tuple[np.ndarray, np.ndarray]
 
 
-def recipes(count: int, steps: int = expert.Recipe.steps) -> list[expert.Recipe]:
-    """The recipes of runs 1 … ``count``: seed 1 … ``count``, the rates in turn.
+def recipes(count: int, steps: int = expert.Recipe.steps, one_rate: bool = False) -> list[expert.Recipe]:
+    """The recipes of runs 1 … ``count``: seed 1 … ``count``, the rates in turn, or with ``one_rate`` the expert's.
 
     Raises ``ExplorerError`` for a count outside 1 … 100 or fewer than 1 step.
     """
@@ -38,20 +39,22 @@ def recipes(count: int, steps: int = expert.Recipe.steps) -> list[expert.Recipe]
     if steps < 1:
         raise ExplorerError(f"--steps is {steps}: give at least 1.")
     usual = expert.Recipe(steps=steps)
-    rates = [float(f"{usual.rate * share:.4g}") for share in SHARES]
+    rates = [float(f"{usual.rate * share:.4g}") for share in (SHARES[:1] if one_rate else SHARES)]
     return [replace(usual, seed=seed, rate=rates[(seed - 1) % len(rates)]) for seed in range(1, count + 1)]
 
 
 def add_runs(
-    folder: Path, task: str, count: int, steps: int = expert.Recipe.steps, pictures: Path | None = None
-) -> None:
+    folder: Path, task: str, count: int, steps: int = expert.Recipe.steps, pictures: Path | None = None,
+    one_rate: bool = False,
+) -> None:  # fmt: skip
     """Train what of ``count`` runs of ``task`` is missing, and name them in the suite in ``folder``.
 
-    ``pictures``: the task's folder of pictures by class, for a task of one's own (see ``own.py``).
+    ``one_rate``: they differ from the expert in the seed alone.  ``pictures``: the task's folder of pictures by class,
+    for a task of one's own (see ``own.py``).
 
     Raises ``ExplorerError``: no suite, a task without an expert, or whose training pictures are not known.
     """
-    planned = recipes(count, steps)
+    planned = recipes(count, steps, one_rate)
     if not (folder / "suite.yaml").is_file():
         raise ExplorerError(f"{folder} has no suite.yaml; give the folder of a suite with --out.")
     suite = Suite(folder)

@@ -12,7 +12,7 @@ GUIDE = {
     "lesson": "Lesson: twenty minutes",
     "close": "Close",
     "again": "Open this view again",
-    "evaluate": "Evaluate what it needs ({number} models)",
+    "evaluate": "Evaluate what it needs (models: {number})",
     "telling": "Reading the stored results …",
     "untold": "Not told yet: {number} of the models it speaks of are not evaluated.",
 }

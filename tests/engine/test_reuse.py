@@ -24,13 +24,13 @@ def drawn(*factors: float, tasks: tuple[str, ...] = ("shapes",), rest: float = 0
 def blocks(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The blocks that were computed, counted from 0."""
     ran: list[int] = []
-    hooks = [
-        block.register_forward_hook(lambda *_, number=number: ran.append(number))
-        for number, block in enumerate(backend.tower._blocks)
-    ]
-    yield ran
-    for hook in hooks:
-        hook.remove()
+
+    def counted(number: int, step):
+        return lambda x: (ran.append(number), step(x))[1]
+
+    steps = [counted(number, step) for number, step in enumerate(backend.tower._steps)]
+    monkeypatch.setattr(backend.tower, "_steps", steps)
+    return ran
 
 
 def bits(evaluator: Evaluator, recipe: Recipe, **options: bool) -> dict:
@@ -38,17 +38,20 @@ def bits(evaluator: Evaluator, recipe: Recipe, **options: bool) -> dict:
     return {pair: right.tolist() for pair, right in last.bits.items()}
 
 
-def test_steps_give_the_bits_of_encode_image_from_every_boundary(backend: Backend, suite: Suite) -> None:
+def test_steps_give_encode_image_up_to_rounding_and_the_same_bits_from_every_boundary(
+    backend: Backend, suite: Suite
+) -> None:
     backend.load(drawn(0.3, 0.9, 0.6))
     images = suite.images("shapes", "validation")[0]
     kept: dict[int, torch.Tensor] = {}
     with torch.inference_mode():
         pixels = (images.float() - backend._mean) / backend._std
         whole = backend._model.encode_image(pixels, normalize=True)
-        assert torch.equal(backend.tower.finish(backend.embed(images), kept.__setitem__), whole)
+        features = backend.tower.finish(backend.embed(images), kept.__setitem__)
+        assert torch.allclose(features, whole, rtol=0, atol=2e-6)
         assert list(kept) == list(range(BLOCKS + 1))
         for boundary, activations in kept.items():
-            assert torch.equal(backend.tower.finish(Start(boundary, activations)), whole)
+            assert torch.equal(backend.tower.finish(Start(boundary, activations)), features)
 
 
 def test_a_tower_of_another_kind_runs_in_one(backend: Backend, suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +62,7 @@ def test_a_tower_of_another_kind_runs_in_one(backend: Backend, suite: Suite, mon
         other = Tower(backend._model)
     assert backend.tower.steps and not other.steps and other.depth == 0
     monkeypatch.setattr(backend, "tower", other)
-    assert torch.equal(backend.features(images), features)
+    assert torch.allclose(backend.features(images), features, rtol=0, atol=2e-6)
     evaluator = Evaluator(backend)
     assert bits(evaluator, drawn(0.3, 0.9, 0.6)) == expected == bits(evaluator, drawn(0.3, 0.9, 0.6))
     assert evaluator.activations.bytes == 0

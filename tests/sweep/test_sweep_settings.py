@@ -61,6 +61,25 @@ def test_runs_are_experts_on_the_same_pictures(engine: Engine) -> None:
     assert seed_sets(suite) == [("shapes", "colours"), ("shapes/1", "colours/1")]
 
 
+@pytest.mark.parametrize(
+    ("counts", "one_rate", "expected"),
+    [
+        ({"shapes": 3, "colours": 3}, ("shapes", "colours"), [("shapes", "colours"), ("shapes/1", "colours/1"),
+                                                              ("shapes/2", "colours/2")]),
+        ({"shapes": 4, "colours": 3, "places": 3}, ("colours", "places"), [("colours", "places"),
+                                                                          ("colours/1", "places/1"),
+                                                                          ("colours/2", "places/2")]),
+        ({"shapes": 3}, ("shapes",), []),
+    ],
+    ids=["alike", "one with other rates", "a single task"],
+)  # fmt: skip
+def test_seeds_are_compared_where_nothing_else_differs(
+    tiny_suite_folder: Path, tmp_path: Path, counts: dict, one_rate: tuple, expected: list
+) -> None:
+    folder = write_runs_suite(tiny_suite_folder, tmp_path / "tiny", counts, one_rate)
+    assert sorted(map(sorted, seed_sets(open_suite(folder)))) == sorted(map(sorted, expected))
+
+
 def test_edit_scores_target_and_control_once(engine: Engine) -> None:
     outcome = run(engine, Edit("shapes", "lines"))
     assert set(outcome.test.scores) == set(ALL) and outcome.test.split == "test"

@@ -33,6 +33,8 @@ def test_recipes_differ_in_seed_and_rate() -> None:
     usual = expert.Recipe.rate
     assert [recipe.rate / usual for recipe in planned[:5]] == pytest.approx([1, 2 / 3, 3 / 2, 1 / 2, 2], rel=1e-3)
     assert planned[5].rate == planned[0].rate and {recipe.steps for recipe in planned} == {9}
+    alike = runs.recipes(3, one_rate=True)
+    assert [recipe.seed for recipe in alike] == [1, 2, 3] and {recipe.rate for recipe in alike} == {usual}
 
 
 def test_runs_join_the_suite_and_nothing_else_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
