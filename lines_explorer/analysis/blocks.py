@@ -50,7 +50,7 @@ def block_sign_conflicts(task_vectors: Sequence[Arrays], position: Mapping[str, 
     """
     tasks = len(task_vectors)
     opposed, counted = np.zeros((2, depth + 2, tasks, tasks))
-    for place, chunk in _chunks(task_vectors, position, depth):
+    for place, chunk in _chunks(task_vectors, position, depth, np.float32):  # exact: no more than 2²⁰ ones are summed
         signs = np.sign(chunk)
         moved = np.abs(signs) @ np.abs(signs).T
         counted[place] += moved
@@ -101,9 +101,9 @@ def _grams(task_vectors: Sequence[Arrays], position: Mapping[str, int], depth: i
 
 
 def _chunks(
-    task_vectors: Sequence[Arrays], position: Mapping[str, int], depth: int
+    task_vectors: Sequence[Arrays], position: Mapping[str, int], depth: int, dtype: type = np.float64
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """(position, float64 (T, c)): the coordinates of every tensor, all tasks side by side."""
+    """(position, (T, c)): the coordinates of every tensor, all tasks side by side."""
     if not task_vectors:
         raise ExplorerError("Choose at least one task: there is no task vector to look at.")
     shapes = [{name: np.shape(tensor) for name, tensor in vector.items()} for vector in task_vectors]
@@ -116,4 +116,4 @@ def _chunks(
             raise ExplorerError(f"Tensor {name} has no position between 0 and {depth + 1} among the blocks.")
         flat = [np.asarray(vector[name]).reshape(-1) for vector in task_vectors]
         for start in range(0, len(flat[0]), CHUNK):
-            yield place, np.stack([row[start : start + CHUNK] for row in flat]).astype(np.float64)
+            yield place, np.stack([row[start : start + CHUNK] for row in flat]).astype(dtype, copy=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from lines_explorer.analysis import Accuracy, Estimate, mean_accuracy, normalized
 from lines_explorer.engine.backend import Backend, Parameters
+from lines_explorer.engine.blocks import BlockFacts, block_facts
 from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, neighbours, single_task_recipes
 from lines_explorer.engine.estimating import Estimated, EstimatedSummary, EstimatedTask, Nearest, importance
 from lines_explorer.engine.evaluator import Evaluator, Progress
@@ -28,6 +30,7 @@ from lines_explorer.suites import Suite
 from lines_explorer.suites.statistics import missing
 
 POLL_SECONDS = 0.05
+KEPT_FACTS = 256
 
 
 class Engine:
@@ -49,6 +52,7 @@ class Engine:
         self.idle = idle
         self.worker = Worker(self._drive)
         self.nearest = Nearest(suite, self.backend.layout.depth, self.store)
+        self._blocks: OrderedDict[tuple[str, ...], BlockFacts] = OrderedDict()
         self._watch = SuiteWatch(suite)
         for file in sorted((suite.folder / "results").glob("*.json")) if shipped else ():
             self.store.seed(file, suite.hash)
@@ -142,6 +146,15 @@ class Engine:
             control_normalized=_mean([tasks[task].normalized for task in controls]),
             tasks=tasks, points=found.points,
         )  # fmt: skip
+
+    def block_facts(self, experts: Sequence[str]) -> BlockFacts:
+        """Norms and sign conflicts of the experts' task vectors, block by block; kept once computed."""
+        key = tuple(sorted(experts))
+        if (found := self._blocks.get(key)) is None:
+            found = self._blocks[key] = block_facts(self.suite, self.backend.layout, key)
+            while len(self._blocks) > KEPT_FACTS:
+                self._blocks.popitem(last=False)
+        return found
 
     def single_task_curve(
         self, target: str, kind: str = "lines", points: int = 11, split: str = "validation"

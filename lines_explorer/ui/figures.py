@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lines_explorer.ui import style
+from lines_explorer.ui.depth_figure import depth
+from lines_explorer.ui.figure_parts import Figure, axis, guide, layout, note, percent, small
 from lines_explorer.ui.modes import CONSTANT, LINES, MODES, ROBUSTNESS
 from lines_explorer.ui.texts_modes import MARKS, SETS, WORDS, what_is_scored
 from lines_explorer.ui.words import short
 
-Figure = dict[str, Any]
 NAMES = {LINES: "LiNeS", CONSTANT: "constant λ"}
 FIGURE_HEIGHT = 300
 """The least height of a figure, in pixels, as in page.css."""
@@ -25,50 +26,6 @@ HOVER = (
 def hover_of(family: Mapping[str, Any]) -> str:
     """What the hover of a point in the plane says."""
     return HOVER.format(*WORDS[family["mode"]].roles)
-
-
-def percent(share: float | None) -> float | None:
-    """A share in percent."""
-    return None if share is None else 100 * share
-
-
-def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis in the page's colours."""
-    title_font = {"size": 13, "color": style.INK}
-    look = {"gridcolor": style.GRID, "zeroline": False, "ticks": "", "linecolor": style.GRID, "showline": False}
-    tick_font = {"color": style.MUTED, "size": 12}
-    return look | {"title": {"text": title, "font": title_font, "standoff": 8}, "tickfont": tick_font} | more
-
-
-def layout(height: int, **more: Any) -> dict[str, Any]:
-    """What all figures share."""
-    base = {
-        "height": height,
-        "margin": {"l": 58, "r": 14, "t": 22, "b": 60},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "@font", "size": 13, "color": style.INK},
-        "hoverlabel": {"bgcolor": style.PAPER, "bordercolor": style.GRID, "font": {"color": style.INK}},
-        "showlegend": False,
-        "uirevision": "kept",
-        "shapes": [],
-        "annotations": [],
-    }
-    return base | more
-
-
-def guide(level: float, across: bool, role: str) -> dict[str, Any]:
-    """A dashed line over the whole figure: across at a height, or up at a position."""
-    ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": level, "y1": level}
-    if not across:
-        ends = {"yref": "paper", "y0": 0, "y1": 1, "x0": level, "x1": level}
-    line = {"color": style.ROLES[role], "width": 1.2, "dash": "dash"}
-    return {"type": "line", "layer": "below", "line": line, "opacity": 0.8} | ends
-
-
-def note(text: str, **where: Any) -> dict[str, Any]:
-    """A small label without an arrow."""
-    return {"text": text, "showarrow": False, "font": {"size": 12, "color": style.MUTED}} | where
 
 
 def control_of(point: Mapping[str, Any]) -> float | None:
@@ -185,21 +142,6 @@ def tasks_height(rows: int) -> int:
     return max(FIGURE_HEIGHT, 80 + 36 * rows)
 
 
-def depth(blocks: int, height: int = 340) -> Figure:
-    """λ per block; the page fills in the factors of the current and of the pinned point, and the bars' colour."""
-    bars = {"type": "bar", "x": list(range(1, blocks + 1)), "y": [0] * blocks, "marker": {"color": "@lines"}}
-    line = {"color": style.ROLES["pinned"], "width": 2}
-    mark = {"size": 8, "color": style.ROLES["pinned"], "symbol": style.SYMBOLS["pinned"]}
-    pinned = {"type": "scatter", "mode": "lines+markers", "x": bars["x"], "y": [None] * blocks, "line": line}
-    pinned |= {"marker": mark, "meta": "pinned", "hovertemplate": "A, block %{x}: λ = %{y:.3f}<extra></extra>"}
-    bars |= {"hovertemplate": "block %{x}: λ = %{y:.3f}<extra></extra>"}
-    look = layout(height, shapes=[guide(1.0, True, "expert")], bargap=0.25)
-    up = axis("<b>λ</b>", range=[0, 1.15], zeroline=True, zerolinecolor=style.MUTED)
-    look["annotations"] = [note("whole update", xref="paper", x=0, xanchor="left", y=1, yanchor="bottom")]
-    look |= {"xaxis": axis("block, from input to output", dtick=1, tickangle=0), "yaxis": up, "dragmode": False}
-    return {"data": [bars, pinned], "layout": look}
-
-
 def trail(family: Mapping[str, Any]) -> dict[str, Any]:
     """The plane's trace of the points visited, in order; the page fills them in."""
     line = {"color": style.INK, "width": 1, "dash": "dot"}
@@ -208,11 +150,16 @@ def trail(family: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "scatter", "mode": "lines+markers", "x": [], "y": [], "line": line, "marker": mark} | words
 
 
-def all_figures(family: Mapping[str, Any], titles: Mapping[str, str], blocks: int) -> dict[str, Figure]:
+def all_figures(family: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Figure]:
     """Every figure of a family, by panel; the slider's figure once per schedule."""
     curves = {f"curve_{kind}": curve(family, kind) for kind in (LINES, CONSTANT)}
     rows = tasks(family, titles)
-    return {"plane": plane(family, titles), "tasks": rows, "depth": depth(blocks), "trail": trail(family)} | curves
+    return {
+        "plane": plane(family, titles),
+        "tasks": rows,
+        "depth": depth(family["blocks"]),
+        "trail": trail(family),
+    } | curves
 
 
 def _line(family: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -382,8 +329,3 @@ def _range(values: Sequence[float | None], room: float = 0.06) -> list[float]:
 def _count(family: Mapping[str, Any], which: str) -> str:
     base = family["base"]
     return f", n = {base[which]['n']:,}" if base and base[which] else ""
-
-
-def small(text: str) -> str:
-    """A second, smaller line of an axis title."""
-    return f"<br><span style='font-size:12px;color:{style.MUTED}'>{text}</span>"

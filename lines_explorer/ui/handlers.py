@@ -125,7 +125,7 @@ class Desk:
     def family(self, view: View) -> Json:
         """A family with its figures."""
         numbers = self.results.family(view)
-        drawn = figures.all_figures(numbers, self.rows, self.blocks)
+        drawn = figures.all_figures(numbers, self.rows)
         drawn["difference"] = self._difference(None, view)
         return numbers | {"figures": drawn}
 

@@ -19,7 +19,7 @@ from lines_explorer.ui.view import LACKING, LIMITS
 
 SCRIPTS = (
     "state.js", "history.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js", "surface.js",
-    "glossary.js", "stories.js", "lessons.js", "search.js", "page.js", *pictures.SCRIPTS,
+    "linked.js", "glossary.js", "stories.js", "lessons.js", "search.js", "page.js", *pictures.SCRIPTS,
 )  # fmt: skip
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 RUN_HUB = "window.LinesExplorer.start(element, props, server, trigger, watch);"

@@ -46,7 +46,7 @@ HIDEABLE: dict[str, tuple[str, ...]] = {
     "sentence": (".lx-sentence", ".lx-state"),
     "tools": (".lx-tools",),
     "stories": ("#lx-guide",),
-    "search": (".lx-search",),
+    "search": (".lx-search", ".lx-searched"),
     "plane": ("#lx-plane-panel",),
     "surface": ("#lx-surface-panel",),
     "curve": ("#lx-curve-panel",),

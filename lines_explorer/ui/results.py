@@ -5,7 +5,7 @@ Only stored results are read here (``Engine.peek``); whoever wants more asks the
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from lines_explorer.analysis import Accuracy, constrained_choice, greedy_choice, mean_accuracy, mean_normalized
@@ -166,13 +166,15 @@ class Results:
         (mean of the target tasks' own experts), ``experts`` (accuracy of each task's own expert), ``lines``,
         ``constant`` (lists of points), ``missing`` (how many points of the two lines are not stored), ``runs`` (points
         of a soup's single runs, by name), ``soup`` (the runs that are merged; None: not known yet), ``floor`` and
-        ``kept`` (negation: the floor of control, and per line the index of the lowest target that keeps it).
+        ``kept`` (negation: the floor of control, and per line the index of the lowest target that keeps it),
+        ``blocks`` (what is scaled, per block: ``norms`` and ``conflicts`` of the experts' task vectors).
         """
         alpha, ready, row = self.alpha(view), not self.missing_references(view), MODES[view.mode]
         family: Numbers = {"key": view.family, "mode": view.mode, "split": self.split, "ready": ready}
         family |= {"targets": list(view.targets), "alpha_norms": alpha, "base": None, "expert": None, "ceiling": None}
         family |= {"controls": [one.name for one in self.sets(view) if not one.target], "experts": {}, "runs": {}}
         family |= {"soup": self.soup(view)[0], "floor": view.floor if view.mode == NEGATION else None, "kept": {}}
+        family["blocks"] = asdict(self.engine.block_facts(view.experts))
         asked = row.points(view, alpha)
         family |= {LINES: [], CONSTANT: [], "missing": sum(map(len, asked.values()))}
         if not ready:

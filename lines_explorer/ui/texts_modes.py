@@ -36,7 +36,7 @@ class Words:
     by: tuple[str, str] = ("its expert’s", "the base’s")
     better: str = "Up and right is better. Click anywhere to take the nearest evaluated setting."
     strokes: str = "Solid: target. Dashed: control. Bands: 95 % intervals."
-    depth: str = "How much of the update each block keeps."
+    depth: str = "How much of the update each block keeps. Pale: how large the update is there."
     evaluated: str = "Evaluated on every validation picture."
 
 
@@ -52,6 +52,8 @@ WORDS: dict[str, Words] = {
         "the norms and β on the method’s grid; without LiNeS one λ.",
         guides=("mean of the experts", "base’s control"),
         by=("the experts’", "the base’s"),
+        depth="How much of the update each block keeps. Pale: how large the updates are there. Dotted: the share of "
+        "weights that two experts change in opposite directions; 50 % is chance.",
     ),
     ROBUSTNESS: Words(
         "Robustness",
@@ -81,7 +83,7 @@ WORDS: dict[str, Words] = {
         target="<b>Target, subtracted</b>: {what}, %",
         better="Down is better, as far right as control is kept. Pale points keep less than the floor; rings mark the "
         "lowest target that keeps it.",
-        depth="How much of the update is subtracted from each block.",
+        depth="How much of the update is subtracted from each block. Pale: how large the update is there.",
     ),
 }
 SOUPS = {"uniform": "Uniform", "greedy": "Greedy"}
@@ -95,6 +97,12 @@ SETS = {
 }
 RUN = "{number}: seed {seed}, rate {rate:g}"
 EXPERT_RUN = "the expert"
+DEPTH_WORDS = {
+    "norm": "size of the update, ‖τ‖ =",
+    "conflict": "experts pull apart in",
+    "conflict_axis": "experts pull apart, %",
+    "hovered": "pointed at",
+}
 MARKS = {"run": "single run", "kept": "lowest target that keeps control"}
 LABELS = {
     "target_robustness": ("Target: a task with shifted sets", None),

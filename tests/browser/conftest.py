@@ -150,7 +150,17 @@ class Visit:
 
     def click_at(self, panel: str, x: float, y: float) -> None:
         """Clicks a figure at a place in its own units."""
-        place = self.page.evaluate(
+        self.page.mouse.click(*self.place(panel, x, y))
+
+    def point_at(self, panel: str, x: float, y: float) -> None:
+        """Moves the mouse over a figure to a place in its own units."""
+        across, down = self.place(panel, x, y)
+        self.page.mouse.move(across + 3, down)
+        self.page.mouse.move(across, down)
+
+    def place(self, panel: str, x: float, y: float) -> tuple[float, float]:
+        """Where a place in a figure's own units is on the screen, scrolled into view."""
+        return self.page.evaluate(
             """([panel, x, y]) => {
                 const host = document.querySelector(`#lx-${panel}-panel .lx-figure`);
                 const { xaxis, yaxis } = host._fullLayout;
@@ -160,7 +170,6 @@ class Visit:
             }""",
             [panel, x, y],
         )
-        self.page.mouse.click(*place)
 
     def marks(self, panel: str) -> list[str]:
         """Fill colours of "you are here" in a figure."""

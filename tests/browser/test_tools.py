@@ -157,6 +157,37 @@ def test_surface(visit, engine):
     visit.rest("alpha=0.1&beta=0.9&")
 
 
+HOVERED = """(panel) => (document.querySelector(`#lx-${panel}-panel .lx-figure`).layout.shapes ?? [])
+    .filter((shape) => shape.name === 'hovered').map((shape) => [shape.xanchor, shape.yanchor])"""
+
+
+def test_pointing_at_a_point_rings_it_in_every_figure(visit):
+    visit.page.wait_for_selector("#lx-surface-panel .heatmaplayer image, #lx-surface-panel .hm")
+    line = visit.trace("plane", "constant λ")  # sorted by λ = 0, 0.1 … 1
+    visit.point_at("plane", line["x"][6], line["y"][6])
+    for panel, place in (("plane", [line["x"][6], line["y"][6]]), ("surface", [0.6, 0])):
+        visit.page.wait_for_function(f"(panel) => ({HOVERED})(panel).length === 1", arg=panel)
+        assert visit.page.evaluate(HOVERED, panel) == [pytest.approx(place)]
+    assert visit.page.evaluate(HOVERED, "curve") == []  # it shows the other line
+    assert len(visit.page.evaluate(HOVERED, "tasks")) == 3
+    assert visit.trace("depth", "hovered")["y"] == pytest.approx([0.6] * 3)
+    visit.page.mouse.move(2, 2)
+    visit.page.wait_for_function(f"() => ({HOVERED})('plane').length === 0")
+    assert visit.trace("depth", "hovered")["y"] == [None] * 3
+    drawn = "document.querySelector('#lx-curve-panel .lx-figure').data.find((t) => t.name === 'target')"
+    visit.point_at("curve", *visit.page.evaluate(f"[{drawn}.x[2], {drawn}.y[2]]"))
+    visit.page.wait_for_function(f"() => ({HOVERED})('plane').length === 1")
+    assert [x for x, _ in visit.page.evaluate(HOVERED, "curve")] == pytest.approx([0.2, 0.2])
+
+
+def test_what_is_scaled_stands_behind_the_factors(open_page):
+    visit = open_page("#mode=many&tasks=shapes,colours")
+    size, apart = visit.trace("depth", "norm"), visit.trace("depth", "conflict")
+    assert max(size["y"]) == 1 and len(size["customdata"]) == 3
+    assert all(0 <= share <= 100 for share in apart["y"]) and len(apart["y"]) == 3
+    assert open_page().trace("depth", "conflict") is None  # one expert has nobody to pull against
+
+
 def test_trail_and_front_in_the_plane(visit):
     visit.set("alpha", 0.9)
     visit.rest("alpha=0.9&")

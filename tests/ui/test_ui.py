@@ -114,7 +114,7 @@ class TestFamily:
         family = Results(empty).family(EDIT)
         assert not family["ready"]
         assert family["missing"] == 22
-        for figure in figures.all_figures(family, {"shapes": "S", "colours": "C", "places": "P"}, 3).values():
+        for figure in figures.all_figures(family, {"shapes": "S", "colours": "C", "places": "P"}).values():
             json.dumps(figure, allow_nan=False)
 
 
@@ -128,7 +128,7 @@ class TestFigures:
         return desk.titles
 
     def test_same_numbers_same_picture(self, family, titles):
-        first, again = (figures.all_figures(family, titles, 3) for _ in range(2))
+        first, again = (figures.all_figures(family, titles) for _ in range(2))
         assert first == again
         json.dumps(first, allow_nan=False)
 
@@ -159,8 +159,15 @@ class TestFigures:
         assert drawn["meta"]["order"][0] == "shapes"
         assert {trace["meta"] for trace in drawn["data"]} == {"base", "expert"}
 
-    def test_depth_has_a_bar_per_block(self):
-        assert all(trace["x"] == list(range(1, 13)) for trace in figures.depth(12)["data"])
+    def test_depth_has_a_bar_per_block_over_what_it_scales(self):
+        norms = [1.0, 2.0, 4.0]
+        one = figures.depth({"norms": norms, "conflicts": None})
+        assert all(trace["x"] == [1, 2, 3] for trace in one["data"]) and "yaxis2" not in one["layout"]
+        size = one["data"][0]
+        assert (size["meta"], size["y"], size["customdata"]) == ("norm", [0.25, 0.5, 1.0], norms)
+        several = figures.depth({"norms": norms, "conflicts": [0.1, 0.2, 0.5]})
+        assert several["data"][-1]["meta"] == "conflict" and several["data"][-1]["y"] == pytest.approx([10, 20, 50])
+        assert figures.depth({"norms": [0.0], "conflicts": None})["data"][0]["y"] == [0.0]
 
 
 class TestStyle:

@@ -40,7 +40,9 @@
     const { data, layout } = resolve({ data: own, layout: figure.layout });
     if (enlarged === name) layout.height = Math.max(layout.height, window.innerHeight - 220);
     await window.Plotly.react(places[name], data, layout, CONFIG);
-    if (first && LX.clicked[name]) places[name].on("plotly_click", LX.clicked[name]);
+    if (!first) return;
+    if (LX.clicked[name]) places[name].on("plotly_click", LX.clicked[name]);
+    LX.link?.(name, places[name]);
   };
   LX.clicked = {};
 
@@ -107,6 +109,7 @@
     path: `M ${-size} ${-0.75 * size} L ${size} ${-0.75 * size} L 0 ${size} Z`,
     line: { color: tokens.paper, width: 1.5 }, fillcolor: roles.pinned,
   });
+  const ring = (x, y, size) => ({ ...mark(x, y, false, size), fillcolor: "rgba(0,0,0,0)", name: "hovered", line: { color: tokens.accent, width: 2.5 } });
   const bar = (x0, x1, y0, y1, color = tokens.ink) => ({ type: "line", x0, x1, y0, y1, line: { color, width: 1.6 } });
   const reach = (point, x0, x1, y0, y1) => {
     if (!point.estimate) return bar(x0, x1, y0, y1);
@@ -116,8 +119,8 @@
   const upright = (x) => ({ ...bar(x, x, 0, 1), yref: "paper", layer: "below", line: { color: tokens.muted, width: 1 } });
 
   const here = {
-    plane({ point, pinned }) {
-      const shapes = [];
+    plane({ point, pinned, hovered }) {
+      const shapes = hovered ? [ring(LX.across(hovered), pct(hovered.target.value), 12)] : [];
       for (const [one, color] of [[pinned?.point, roles.pinned], [point, tokens.ink]]) {
         if (!one) continue;
         const x = LX.across(one), y = pct(one.target.value), span = one === point ? reach.bind(null, one) : bar;
@@ -127,8 +130,12 @@
       }
       return shapes;
     },
-    curve({ point, knob, pinned }) {
+    curve({ point, knob, pinned, hovered }) {
       const shapes = [];
+      if (hovered?.drawn) {
+        shapes.push({ ...upright(hovered.knob), line: { color: tokens.accent, width: 1.5, dash: "dot" } });
+        for (const stat of [hovered.target, hovered.control]) if (stat) shapes.push(ring(hovered.knob, pct(stat.value), 9));
+      }
       if (pinned?.point && Number.isFinite(pinned.knob))
         for (const stat of [pinned.point.target, pinned.point.control]) if (stat) shapes.push(pin(pinned.knob, pct(stat.value), 7));
       if (!point || knob === null) return shapes;
@@ -137,22 +144,24 @@
         if (stat) shapes.push(reach(point, knob, knob, pct(stat.low), pct(stat.high)), mark(knob, pct(stat.value), point.exact, 6));
       return shapes;
     },
-    tasks({ point, pinned, family }) {
+    tasks({ point, pinned, hovered, family }) {
       return family.figures.tasks.meta.order.flatMap((task, row) => {
         const stat = point?.tasks[task], old = pinned?.point?.tasks[task], shapes = [];
+        if (hovered?.tasks?.[task]) shapes.push(ring(pct(hovered.tasks[task].value), row, 9));
         if (old) shapes.push(pin(pct(old.value), row, 7));
         if (stat) shapes.push(reach(point, pct(stat.low), pct(stat.high), row, row), mark(pct(stat.value), row, point.exact, 6));
         return shapes;
       });
     },
-    surface({ point, curve, pinned }) {
+    surface({ point, curve, pinned, hovered }) {
       const shapes = pinned && pinned.kind !== "free" ? [pin(pinned.alpha, pinned.beta, 9)] : [];
+      if (hovered) shapes.push(ring(hovered.alpha, hovered.beta, 12));
       return curve ? [...shapes, mark(...curve, Boolean(point?.exact), 8)] : shapes;
     },
   };
   LX.across = (point) => pct(point.control ? point.control.value : point.weakest?.normalized);
 
-  /* Moves "you are here" and the pinned point. `state`: point and pinned (or null), family, knob, curve. */
+  /* Moves "you are here", the pinned and the hovered point. `state`: these (or null), family, knob, curve. */
   LX.drawHere = (state) => {
     for (const name of Object.keys(here)) {
       if (!drawn[name] || !places[name]._fullLayout) continue;
@@ -175,15 +184,15 @@
     reach("yaxis", points.flatMap((p) => [pct(p.target.low), pct(p.target.high)]));
   };
 
-  /* λ per block, of the current and of the pinned point; the scale holds still while a bar is dragged. */
-  LX.drawDepth = (factors, schedule, pinned) => {
+  /* λ per block, of the current, the pinned and the hovered point; the scale holds still while a bar is dragged. */
+  LX.drawDepth = (factors, schedule, pinned, hovered) => {
     if (!drawn.depth || !places.depth._fullLayout) return;
-    const values = [...factors, ...(pinned ?? [])].filter(Number.isFinite);
+    const values = [...factors, ...(pinned ?? []), ...(hovered ?? [])].filter(Number.isFinite);
     const down = values.some((value) => value < 0) && values.every((value) => value <= 0);
     const top = Math.max(down ? 0.05 : 1, ...values), low = Math.min(down ? -1 : 0, ...values);
-    const none = factors.map(() => null);
-    window.Plotly.update(places.depth, { y: [factors, pinned ?? none], "marker.color": [roles[schedule] ?? tokens.ink, roles.pinned] },
-      LX.holdDepth ? {} : { "yaxis.range": [1.15 * low, 1.15 * top] });
+    const none = factors.map(() => null), sizes = drawn.depth.figure.data[0].y.map((size) => (down ? -size : size));
+    window.Plotly.update(places.depth, { y: [sizes, factors, pinned ?? none, hovered ?? none], "marker.color": [tokens.low, roles[schedule] ?? tokens.ink, roles.pinned, tokens.accent] },
+      LX.holdDepth ? {} : { "yaxis.range": [1.15 * low, 1.15 * top] }, [0, 1, 2, 3]);
   };
 
   LX.spans = () => ["xaxis", "yaxis"].map((axis) => {

@@ -132,6 +132,7 @@
     if (S.pinned) S.pinned.differences = null;
   };
 
+  LX.linked = () => S.family && { family: S.family, schedule: S.view.schedule };
   LX.now = () => ({ view: S.view, page: S.page, tab });
   const tell = (what) => document.dispatchEvent(new CustomEvent(`lx:${what}`)); // moved, rested: for other panels
   const askLive = () => {
@@ -159,6 +160,7 @@
     tools();
     if (other && S.family) {
       S.schedule = S.view.schedule;
+      LX.offerSearch(S.family);
       LX.missing(S.family.missing ? LX.fill(phrases.missing, { missing: S.family.missing }) : null);
       await LX.drawFamily(S.family, S.view.schedule, boot.roles);
       await around(S.family);
@@ -184,9 +186,9 @@
 
   LX.redraw = () => {
     if (!S.family || !S.view) return;
-    const at = { point: S.point, pinned: pinnedHere(), family: S.family, knob: LX.knobOf(S.view, S.family), curve: LX.curveOf(S.view, S.family) };
+    const at = { point: S.point, pinned: pinnedHere(), hovered: LX.hoveredIn(S.family, S.view), family: S.family, knob: LX.knobOf(S.view, S.family), curve: LX.curveOf(S.view, S.family) };
     LX.drawHere(at);
-    LX.drawDepth(LX.factors(S.view, S.family, boot.blocks), S.view.schedule, S.pinned?.factors);
+    LX.drawDepth(LX.factors(S.view, S.family, boot.blocks), S.view.schedule, S.pinned?.factors, LX.hoveredFactors(at.hovered, boot.blocks));
     LX.drawDifference(S.pinned?.differences ? S.pinned.figure : null, Boolean(S.pinned && !S.pinned.differences));
     table();
   };

@@ -30,6 +30,9 @@
     busy(false);
   };
 
+  /* Without control tasks there is no control to keep. */
+  LX.offerSearch = (family) => { buttons("keep").hidden = !family.controls.length; };
+
   /* The sliders rest elsewhere: whatever became of the search, it is over. */
   LX.searchRests = () => hunting !== null && page.S.number !== hunting && end();
 
