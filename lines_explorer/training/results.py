@@ -13,6 +13,8 @@ from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, r
 from lines_explorer.engine.results import write_results
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant
+from lines_explorer.sweep.family import CONSTANT, LINES, Family, negation_family, robust_family, soup_family
+from lines_explorer.sweep.runs import runs
 
 SHIPPED = ("sum", "average")
 """Merge methods whose lines ship with the suite; the others are evaluated when they are asked for."""
@@ -33,6 +35,29 @@ def validation_recipes(engine: Engine) -> Iterator[Recipe]:
     for method in SHIPPED:
         yield from multi_task_recipes(suite, experts, method, engine.alpha_from_norms(experts, method))
         yield from multi_task_recipes(suite, experts, method, None)
+    yield from mode_recipes(engine)
+
+
+def mode_recipes(engine: Engine) -> Iterator[Recipe]:
+    """What the page’s further modes draw: every task subtracted; runs and uniform soup of the tasks with several."""
+    suite = engine.suite.name
+    for task, names in runs(engine.suite).items():
+        for kind in (CONSTANT, LINES):
+            yield from _line(negation_family(suite, task, kind))
+            if len(names) > 1:
+                yield from _line(soup_family(suite, names, kind))
+        if len(names) > 1:
+            yield from (Recipe(suite, (name,), schedule=constant(1.0)) for name in names)
+
+
+def _line(family: Family) -> Iterator[Recipe]:
+    return map(family.recipe, family.grid)
+
+
+def shifted_recipes(engine: Engine, task: str) -> list[Recipe]:
+    """What is scored on a task's shifted sets besides its chosen points: both lines of robust fine-tuning."""
+    lines = [_line(robust_family(engine.suite.name, task, kind)) for kind in (CONSTANT, LINES)]
+    return [recipe for line in lines for recipe in line]
 
 
 def chosen_recipes(engine: Engine) -> dict[str, Recipe]:
@@ -73,12 +98,18 @@ def best_multi(engine: Engine, recipes: Sequence[Recipe]) -> Recipe:
 def compute(engine: Engine) -> None:
     """Evaluate what ships and write ``results/*.json``: validation lines; base, experts and chosen points on test.
 
-    Shifted sets are scored for the base and for the shifted task's expert, edited and not.  Goes on from the store
-    when it was interrupted.
+    Shifted sets are scored for the base and for the shifted task's expert, edited and not, and along both lines of
+    robust fine-tuning.  Goes on from the store when it was interrupted.
     """
     folder = engine.suite.folder / "results"
     folder.mkdir(exist_ok=True)
-    validation = list(_evaluated(engine, dict.fromkeys(validation_recipes(engine)), "validation"))
+    whole = dict.fromkeys(validation_recipes(engine))
+    validation = list(_evaluated(engine, whole, "validation"))
+    validation += [
+        engine.evaluate(recipe, [task])
+        for task in engine.suite.experts if engine.suite.tasks[task].shifts
+        for recipe in dict.fromkeys(shifted_recipes(engine, task)) if recipe not in whole
+    ]  # fmt: skip
     chosen = chosen_recipes(engine)
     experts = {task: Recipe(engine.suite.name, (task,), schedule=constant(1.0)) for task in engine.suite.experts}
     wanted = dict.fromkeys([Recipe.base(engine.suite.name), *experts.values(), *chosen.values()])
@@ -88,6 +119,7 @@ def compute(engine: Engine) -> None:
     for task, expert in experts.items():
         for shift in engine.suite.tasks[task].shifts:
             recipes = [Recipe.base(engine.suite.name), expert, chosen[f"{task}: LiNeS"], chosen[f"{task}: constant"]]
+            recipes += shifted_recipes(engine, task)
             rows = [engine.evaluate(recipe, [task], shift) for recipe in dict.fromkeys(recipes)]
             write_results(folder / f"{task}-{shift}.json", engine.suite.hash, shift, rows, engine.stored_answers)
 

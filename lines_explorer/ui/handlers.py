@@ -7,6 +7,7 @@ Every method takes what a browser sent, trusts none of it, and answers with plai
 import json
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -76,6 +77,13 @@ class Desk:
         self.tickets = Tickets()
         self.guide = Guide(Facts(self.results, self.catalogue), self.links)
         self.suite_word = openable(self.suite)
+        self._warm = False
+
+    def warm(self) -> None:
+        """Begins to read the stories' numbers, once, before anybody asks for them."""
+        if not self._warm:
+            self._warm = True
+            threading.Thread(target=self.guide.told, name="lines-explorer-stories", daemon=True).start()
 
     def live(self, request: Any) -> Json:
         """What is known at once about a view: its stored point if there is one, its link and its command line.

@@ -266,4 +266,4 @@ def _connect(page: gr.Blocks, desk: Desk, hub: gr.HTML, controls: dict[str, Any]
     lines = ((hub.settle, settle), (hub.line, line), (hub.fill, fill), (hub.score, score))
     for trigger, work in (*lines, (hub.search, search), (hub.tell, tell)):
         trigger(work, None, hub, trigger_mode="always_last", show_progress="hidden", api_visibility="private", **DEVICE)
-    page.load(lambda: None, None, None, show_progress="hidden", api_visibility="private")
+    page.load(desk.warm, None, None, show_progress="hidden", api_visibility="private")

@@ -19,7 +19,7 @@ MODES = {mode: words.title for mode, words in WORDS.items()}
 SCHEDULES = {"lines": "LiNeS", "constant": "Constant λ", "free": "Free"}
 LABELS = {
     "mode": ("What to do", None),
-    "target": ("Target: whose expert to edit", None),
+    "target": ("Target: whose expert is scaled", None),
     "schedule": (
         "Scaling over depth",
         "LiNeS grows from the first block to the last, a constant is the same in all; draw Free yourself.",
