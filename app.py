@@ -17,6 +17,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--host", default=os.environ.get("GRADIO_SERVER_NAME", LOCAL), help="address to listen on")
     parser.add_argument("--port", type=int, default=os.environ.get("GRADIO_SERVER_PORT", PORT), help="0: any free port")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--precision", default="float32", help="float32; on a GPU also tf32, bf16, checked against it")
     return parser.parse_args(arguments)
 
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve the page; 0 when it was closed, 2 with one sentence on bad input."""
     chosen = options(arguments)
     try:
-        serve(suite=chosen.suite, host=chosen.host, port=chosen.port, device=chosen.device)
+        serve(suite=chosen.suite, host=chosen.host, port=chosen.port, device=chosen.device, precision=chosen.precision)
     except ExplorerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

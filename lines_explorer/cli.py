@@ -62,6 +62,7 @@ Rule = Annotated[
 ]
 Split = Annotated[str, typer.Option("--split", help="val, test, or a shifted test set of the suite.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps.")]
+Precision = Annotated[str, typer.Option("--precision", help="float32; tf32 and bf16 are checked against it first.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
@@ -78,14 +79,14 @@ def note(text: str | None) -> None:
         print(text, file=sys.stderr)
 
 
-def open_engine(suite: str, device: str) -> Engine:
+def open_engine(suite: str, device: str, precision: str = "float32") -> Engine:
     """The engine of a suite on a device; what a large one takes in memory is told before."""
     from lines_explorer.engine import Engine
     from lines_explorer.suites import bill_sentence, open_suite
 
     opened = open_suite(suite)
     note(bill_sentence(opened))
-    return Engine(opened, device=device)
+    return Engine(opened, device=device, precision=precision)
 
 
 @app.command()
@@ -106,6 +107,7 @@ def evaluate(
     split: Split = "val",
     shifts: Shifts = False,
     device: Device = "auto",
+    precision: Precision = "float32",
     as_json: Json = False,
 ) -> None:
     """Score one merged model: raw and normalized accuracies with 95 % intervals."""
@@ -113,7 +115,7 @@ def evaluate(
     def work() -> Report:
         from lines_explorer.commands import options, scoring
 
-        engine = open_engine(suite, device)
+        engine = open_engine(suite, device, precision)
         asked = options.ScheduleOptions(schedule, alpha, beta, scale, factors, rest)
         recipe, remark = options.parse_recipe(engine, tasks, method, asked, rule, settings or (), soup)
         part = options.parse_split(engine.suite, split)
@@ -146,6 +148,7 @@ def curve(
     shifts: Shifts = False,
     split: Split = "val",
     device: Device = "auto",
+    precision: Precision = "float32",
     as_json: Json = False,
 ) -> None:
     """Score the line of one expert: the single-task trade-off alpha = gamma, beta = 1 - gamma, or another setting's."""
@@ -153,7 +156,7 @@ def curve(
     def work() -> Report:
         from lines_explorer.commands import curves, options, scoring_blocks
 
-        engine = open_engine(suite, device)
+        engine = open_engine(suite, device, precision)
         part = options.parse_split(engine.suite, split)
         parameters = options.parse_parameters(method, settings or ())
         if schedule == scoring_blocks.BLOCKS:
@@ -229,19 +232,18 @@ def search(
     settings: Settings = None,
     use_lines: Annotated[bool, typer.Option("--lines/--no-lines", help="LiNeS, or one constant factor.")] = True,
     schedule: Annotated[
-        str | None, typer.Option("--schedule", help="Another curve: square, root, sigmoid, reversed, constant.")
+        str | None, typer.Option("--schedule", help="square, root, sigmoid, reversed, constant.")
     ] = None,
-    weight: Annotated[
-        float | None, typer.Option("--weight", help="What the target counts for (one expert). Default: 2.")
-    ] = None,
+    weight: Annotated[float | None, typer.Option("--weight", help="What the target counts for. Default: 2.")] = None,
     constraint: Annotated[
-        float | None, typer.Option("--constraint", help="Least control, as a share of zero-shot, such as 0.95.")
+        float | None, typer.Option("--constraint", help="Least share of zero-shot control: 0.95.")
     ] = None,
     tie: Annotated[str, typer.Option("--tie", help="Among equals: protocol, larger or smaller.")] = "protocol",
     refine: Annotated[int, typer.Option("--refine", help="Rounds of finer points after the grid; 0: the grid.")] = 2,
     bootstrap: Annotated[bool, typer.Option("--bootstrap/--no-bootstrap", help="Tell how sure the choice is.")] = True,
     rule: Rule = "reference",
     device: Device = "auto",
+    precision: Precision = "float32",
     as_json: Json = False,
 ) -> None:
     """Choose one point on validation, by the protocol or under a constraint, and report it once on test."""
@@ -252,20 +254,19 @@ def search(
         asked = searching.SearchOptions(
             tasks, method, settings or (), use_lines, schedule, weight, constraint, tie, refine, rule, bootstrap
         )
-        return searching.search_suite(open_engine(suite, device), asked)
+        return searching.search_suite(open_engine(suite, device, precision), asked)
 
     answer(work, as_json)
 
 
 @app.command()
 def sweep(
-    spec: Annotated[
-        Path, typer.Argument(help="YAML file that describes the points; see lines_explorer/sweep/spec.py.")
-    ],
+    spec: Annotated[Path, typer.Argument(help="YAML file of points; see lines_explorer/sweep/spec.py.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet file: a row per point and task.")],
     engine: Annotated[str, typer.Option("--engine", help="local.")] = "local",
     address: Annotated[str | None, typer.Option("--address", help="Address of a cluster; not supported yet.")] = None,
     device: Device = "auto",
+    precision: Precision = "float32",
     as_json: Json = False,
 ) -> None:
     """Score many points. Run again after an interruption, it continues."""
@@ -276,7 +277,7 @@ def sweep(
         sweeping.check_engine(engine, address)
         sweeping.check_table(out)
         points = sweeping.read_spec(spec)
-        return sweeping.sweep(open_engine(points.suite, device), points, out)
+        return sweeping.sweep(open_engine(points.suite, device, precision), points, out)
 
     answer(work, as_json)
 
@@ -294,6 +295,7 @@ def study(
     schedules: Annotated[str, typer.Option("--schedules", help="Schedules compared with the constant one.")] = "all",
     tasks: Annotated[str, typer.Option("--tasks", help="Tasks, separated by commas.")] = "all",
     device: Device = "auto",
+    precision: Precision = "float32",
     as_json: Json = False,
 ) -> None:
     """Rerun the paper's settings with and without LiNeS. Run again after an interruption, it continues."""
@@ -301,7 +303,7 @@ def study(
     def work() -> Report:
         from lines_explorer.commands import studying
 
-        engine = open_engine(suite, device)
+        engine = open_engine(suite, device, precision)
         asked = studying.parse_asked(engine, settings, methods, schedules, tasks)
         return studying.study(engine, out, asked)
 
@@ -315,12 +317,11 @@ def bench(
     points: Annotated[int, typer.Option("--points", min=2, max=101, help="Points of the curve.")] = 11,
     moves: Annotated[int, typer.Option("--moves", min=1, help="Random slider moves.")] = 1000,
     floats: Annotated[int, typer.Option("--floats", min=1000, help="Size of the merge buffers.")] = 87_849_216,
-    opening: Annotated[
-        Path | None, typer.Option("--opening", help="Instead: open 8 ViT-B/32 experts (4.1 GB) written here.")
-    ] = None,
+    opening: Annotated[Path | None, typer.Option("--opening", help="Instead: open 8 ViT-B/32 experts here.")] = None,
     experts: Annotated[int, typer.Option("--experts", min=1, max=64, help="With --opening: how many.")] = 8,
     width: Annotated[int, typer.Option("--width", help="With --opening: width of the tower, 768 in ViT-B/32.")] = 768,
     device: Device = "auto",
+    precision: Precision = "float32",
     as_json: Json = False,
 ) -> None:
     """Measure the engine's speed as ratios within one run; or what opening a suite costs against torch.load."""
@@ -334,7 +335,7 @@ def bench(
         from lines_explorer.suites import open_suite
 
         effort = benchmark.Effort(repeats=repeats, points=points, moves=moves, floats=floats)
-        return benchmark.bench(open_suite(suite), device, effort)
+        return benchmark.bench(open_suite(suite), device, effort, precision)
 
     answer(work, as_json)
 
@@ -345,11 +346,12 @@ def serve(
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for a free one.")] = 7860,
     device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Open the page, as `python app.py` does."""
     from lines_explorer.ui import serve as serve_page
 
-    serve_page(suite=suite, host=host, port=port, device=device)
+    serve_page(suite=suite, host=host, port=port, device=device, precision=precision)
 
 
 @app.command(

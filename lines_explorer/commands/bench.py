@@ -22,6 +22,7 @@ from lines_explorer.commands.plain_loop import plain_point
 from lines_explorer.commands.report import Report, table
 from lines_explorer.engine import Engine, Store, single_task_recipes
 from lines_explorer.engine.backend import write_scaled
+from lines_explorer.engine.precision import FLOAT32
 from lines_explorer.layers import layout_of, tensor_factors
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import Schedule, free, lines, single_task
@@ -58,7 +59,7 @@ class Effort:
     visitors: int = 30
 
 
-def bench(suite: Suite, device: str = "auto", effort: Effort | None = None) -> Report:
+def bench(suite: Suite, device: str = "auto", effort: Effort | None = None, precision: str = FLOAT32) -> Report:
     """All figures of one suite on one device, as ratios, and which goals they reach.
 
     Shipped and earlier results are left aside: everything is computed in this run.
@@ -66,7 +67,7 @@ def bench(suite: Suite, device: str = "auto", effort: Effort | None = None) -> R
     effort = effort or Effort()
     with tempfile.TemporaryDirectory(prefix="lines-explorer-bench-") as folder:
         store = Store(Path(folder) / "results.sqlite")
-        engine = Engine(suite, device, store, shipped=False)
+        engine = Engine(suite, device, store, shipped=False, precision=precision)
         target = next(iter(suite.experts))
         data = description(engine) | merge_vs_triad(engine.backend.device, effort.repeats, effort.floats)
         data |= forward_vs_gemm(engine, effort.repeats, effort.batches)
@@ -88,6 +89,8 @@ def description(engine: Engine) -> Figures:
         "suite": engine.suite.name,
         "images": total,
         "device": str(engine.backend.device),
+        "precision": engine.precision,
+        "agreement": engine.agreement and engine.agreement.same / engine.agreement.n,
         "threads": torch.get_num_threads(),
         "fused": engine.backend.tower.fused,
         "torch": torch.__version__,

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from lines_explorer.engine.forward import Start, Tower, Watch
+from lines_explorer.engine.precision import FLOAT32, Agreement, check_precision, computing
 from lines_explorer.errors import ExplorerError
 from lines_explorer.layers import layout_of, tensor_factors
 from lines_explorer.merging import METHODS, norm_ratio, standard
@@ -42,14 +43,16 @@ class _Merged:
 
 
 class Backend:
-    """The suite's model on ``device`` ("auto": a GPU if there is one), float32 throughout.
+    """The suite's model on ``device`` ("auto": a GPU if there is one), its weights float32.
 
-    Not thread-safe: its owner (the Engine) serialises the calls, except for `alpha_from_norms`.
+    ``precision`` is that of the forward pass, one of `PRECISIONS`.  Not thread-safe: its owner (the Engine) serialises
+    the calls, except for `alpha_from_norms`.
     """
 
-    def __init__(self, suite: Suite, device: str = "auto") -> None:
+    def __init__(self, suite: Suite, device: str = "auto", precision: str = FLOAT32) -> None:
         self.suite = suite
         self.device = _device(device)
+        self.precision = check_precision(precision, self.device)
         base = suite.visual_base()
         self.layout = layout_of(base)
         floats = [key for key in base if base[key].is_floating_point()]
@@ -65,7 +68,7 @@ class Backend:
         self._resident = self._base.clone()
         self._model = suite.build_model().to(self.device)
         self._bind()
-        self.tower = Tower(self._model)
+        self.tower = Tower(self._model, fuse=self.precision == FLOAT32)
         self._merged: OrderedDict[tuple, _Merged] = OrderedDict()
         self._alphas: dict[tuple, float] = {}
         self._heads: dict[str, torch.Tensor] = {}
@@ -125,7 +128,7 @@ class Backend:
     def embed(self, images: torch.Tensor) -> Start:
         """Boundary 0 of uint8 images (b, 3, H, W): where a forward pass starts that nothing shortens."""
         pixels = images.to(self.device, non_blocking=True).float().sub_(self._mean).div_(self._std)
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        with computing(self.precision, self.device):
             return self.tower.embed(pixels)
 
     @torch.inference_mode()
@@ -139,6 +142,19 @@ class Backend:
         pieces = features.split([count for _, count in parts])
         answers = [(piece @ self.head(task).T).argmax(dim=1) for piece, (task, _) in zip(pieces, parts, strict=True)]
         return torch.cat(answers).masked_fill_(~features.isfinite().all(dim=1), -1)
+
+    @torch.inference_mode()
+    def agreement(self, parts: Sequence[tuple[str, torch.Tensor]]) -> Agreement:
+        """How often the loaded model says the same as in float32 about (task, uint8 images (b, 3, H, W))."""
+        sizes = [(task, len(images)) for task, images in parts]
+        images, own = torch.cat([images for _, images in parts]), self.precision
+        faster = self.predict(self.embed(images), sizes)
+        try:
+            self.precision = FLOAT32
+            same = int((self.predict(self.embed(images), sizes) == faster).sum())
+        finally:
+            self.precision = own
+        return Agreement(own, same, len(images))
 
     def make_room(self) -> None:
         """Gives up what can be computed again, because the device's memory ran out."""
@@ -172,8 +188,8 @@ class Backend:
         return ratio
 
     def _features(self, start: Start, watch: Watch | None = None) -> torch.Tensor:
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            return self.tower.finish(start, watch)
+        with computing(self.precision, self.device):
+            return self.tower.finish(start, watch).float()
 
     def _bind(self) -> None:
         """Makes the model's image-tower parameters (and float buffers) views into the resident buffer."""

@@ -17,6 +17,7 @@ from lines_explorer.engine.curves import constant_recipes, multi_task_recipes, n
 from lines_explorer.engine.estimating import Estimated, EstimatedSummary, EstimatedTask, Nearest, importance
 from lines_explorer.engine.evaluator import Evaluator, Progress
 from lines_explorer.engine.evidence import Look
+from lines_explorer.engine.precision import FLOAT32, Agreement
 from lines_explorer.engine.results import Evaluation, Summary, TaskScore, TaskSummary
 from lines_explorer.engine.runs import Run
 from lines_explorer.engine.store import Row, Store
@@ -27,10 +28,12 @@ from lines_explorer.merging import METHODS, standard
 from lines_explorer.recipe import Recipe, task_of
 from lines_explorer.schedule import constant
 from lines_explorer.suites import Suite
+from lines_explorer.suites.cache import notice
 from lines_explorer.suites.statistics import missing
 
 POLL_SECONDS = 0.05
 KEPT_FACTS = 256
+SAMPLE = 64  # pictures of a task on which a precision is checked
 
 
 class Engine:
@@ -42,16 +45,19 @@ class Engine:
     """
 
     def __init__(
-        self, suite: Suite, device: str = "auto", store: Store | None = None, idle: bool = False, shipped: bool = True
-    ) -> None:
+        self, suite: Suite, device: str = "auto", store: Store | None = None, idle: bool = False, shipped: bool = True,
+        precision: str = FLOAT32,
+    ) -> None:  # fmt: skip
         self.suite = suite
-        self.backend = Backend(suite, device)
+        self.backend = Backend(suite, device, precision)
+        self.precision = self.backend.precision
+        self.agreement = self._checked() if precision != FLOAT32 else None
         self.evaluator = Evaluator(self.backend)
         self.store = store if store is not None else Store()
         self.lock = threading.RLock()
         self.idle = idle
         self.worker = Worker(self._drive)
-        self.nearest = Nearest(suite, self.backend.layout.depth, self.store)
+        self.nearest = Nearest(suite, self.backend.layout.depth, self.store, self.precision)
         self._blocks: OrderedDict[tuple[str, ...], BlockFacts] = OrderedDict()
         self._watch = SuiteWatch(suite)
         for file in sorted((suite.folder / "results").glob("*.json")) if shipped else ():
@@ -208,6 +214,14 @@ class Engine:
             normalized=normalized(estimate.value, denominator), denominator=denominator, reference=reference,
         )  # fmt: skip
 
+    def _checked(self) -> Agreement:
+        """Whether the precision says what float32 says, of the base."""
+        tasks = [name for name, task in self.suite.tasks.items() if "validation" in task.splits]
+        found = self.backend.agreement([(task, self.suite.images(task, "validation")[0][:SAMPLE]) for task in tasks])
+        notice(found.precision, found.sentence)
+        found.require()
+        return found
+
     def _having(self, split: str) -> list[str]:
         return [name for name, task in self.suite.tasks.items() if split in task.splits]
 
@@ -230,7 +244,7 @@ class Engine:
 
     def _stored(self, recipe: Recipe, tasks: Sequence[str], split: str) -> dict[str, Row]:
         suite, digest = self.suite.hash_for(recipe.tasks), standard(recipe).hash()
-        rows = {task: self.store.get(suite, digest, task, split) for task in tasks}
+        rows = {task: self.store.get(suite, digest, task, split, self.precision) for task in tasks}
         return {task: row for task, row in rows.items() if row is not None}
 
     def _stream(
@@ -311,7 +325,7 @@ class Engine:
                 kept.add(task)
                 share = progress.seconds * len(right) / total
                 suite = self.suite.hash_for(run.recipe.tasks)
-                self.store.put(suite, run.recipe.hash(), task, split, right, share)
+                self.store.put(suite, run.recipe.hash(), task, split, right, share, self.precision)
 
     def _begin(self, task: str, split: str, row: Row | None) -> TaskScore:
         if row is not None:

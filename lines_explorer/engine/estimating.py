@@ -17,6 +17,7 @@ import numpy as np
 
 from lines_explorer.analysis import Accuracy, Estimate, Estimates, Sample, estimate_accuracies
 from lines_explorer.engine.curves import family
+from lines_explorer.engine.precision import FLOAT32
 from lines_explorer.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ class Nearest:
     ``depth`` is L, the number of blocks.  Thread-safe.
     """
 
-    def __init__(self, suite: Suite, depth: int, store: Store) -> None:
-        self._suite, self._depth, self._store = suite, depth, store
+    def __init__(self, suite: Suite, depth: int, store: Store, precision: str = FLOAT32) -> None:
+        self._suite, self._depth, self._store, self._precision = suite, depth, store, precision
         self._guard = threading.Lock()
         self._remembered: OrderedDict[Recipe, None] = OrderedDict()
 
@@ -174,7 +175,7 @@ class Nearest:
         """The point's right answers on every task, or None where one of them is not known image by image."""
         digest, bits = point.hash(), {}
         for task, size in sizes.items():
-            row = self._store.get(self._suite.hash, digest, task, split)
+            row = self._store.get(self._suite.hash, digest, task, split, self._precision)
             right = None if row is None else row.right()
             if right is None or len(right) != size:
                 return None

@@ -31,16 +31,16 @@ class Tower:
     """The image tower of an open_clip model.
 
     ``steps`` says whether it can be called step by step, which open_clip's own ``VisionTransformer`` can; any other
-    tower runs in one, and its only boundary is 0, the pixels.
+    tower runs in one, and its only boundary is 0, the pixels.  ``fuse`` False leaves the blocks as open_clip has them.
     """
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, fuse: bool = True) -> None:
         from open_clip.transformer import VisionTransformer
 
         self._model, self._visual = model, model.visual
         self.steps = isinstance(self._visual, VisionTransformer) and self._visual.transformer.batch_first
         self._blocks = self._visual.transformer.resblocks if self.steps else ()
-        self._steps = [self._step(number) for number in range(len(self._blocks))]
+        self._steps = [self._step(number) if fuse else block for number, block in enumerate(self._blocks)]
 
     @property
     def depth(self) -> int:

@@ -13,9 +13,8 @@ import numpy as np
 from lines_explorer.analysis import Accuracy, Mean
 from lines_explorer.checkpoints.files import written_beside
 from lines_explorer.engine.estimating import Estimated
+from lines_explorer.engine.precision import FLOAT32
 from lines_explorer.recipe import Recipe
-
-PRECISION = "float32"
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ StoredAnswers = Callable[[Recipe, Sequence[str], str], Mapping[str, np.ndarray]]
 
 def write_results(
     path: str | Path, suite_hash: str, split: str, evaluations: Iterable[Evaluation],
-    stored_answers: StoredAnswers | None = None,
+    stored_answers: StoredAnswers | None = None, precision: str = FLOAT32,
 ) -> int:  # fmt: skip
     """Writes complete evaluations as a results file that `Store.seed` reads; returns the number of rows.
 
@@ -122,7 +121,7 @@ def write_results(
                 row["bits"] = base64.b64encode(np.packbits(known[score.task])).decode("ascii")
             rows.append(row)
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
-    head = json.dumps({"suite_hash": suite_hash, "split": split, "precision": PRECISION})
+    head = json.dumps({"suite_hash": suite_hash, "split": split, "precision": precision})
     with written_beside(Path(path)) as beside:
         beside.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
     return len(rows)

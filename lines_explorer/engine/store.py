@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lines_explorer.engine.results import PRECISION
+from lines_explorer.engine.precision import FLOAT32
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import standard
 from lines_explorer.recipe import Recipe
@@ -90,7 +90,7 @@ class Store:
         if str(self.path) != ":memory:":
             self._open()
 
-    def get(self, suite: str, recipe: str, task: str, split: str, precision: str = PRECISION) -> Row | None:
+    def get(self, suite: str, recipe: str, task: str, split: str, precision: str = FLOAT32) -> Row | None:
         """The stored row, or the shipped one, or None."""
         key = (suite, recipe, task, split, precision)
         if (kept := self._memory.get(key)) is not None:
@@ -102,7 +102,7 @@ class Store:
 
     def put(
         self, suite: str, recipe: str, task: str, split: str, right: np.ndarray, seconds: float,
-        precision: str = PRECISION,
+        precision: str = FLOAT32,
     ) -> None:  # fmt: skip
         """Keeps a completed task: ``right`` is bool (n,) over the whole split, in the file's order."""
         key = (suite, recipe, task, split, precision)

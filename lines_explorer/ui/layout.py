@@ -223,10 +223,12 @@ def _free_tools() -> str:
 
 def _header(engine: Engine) -> str:
     suite = engine.suite
-    images = f"{len(suite.tasks)} tasks, {engine.backend.layout.depth} blocks"
+    facts = (
+        f"{len(suite.tasks)} tasks, {engine.backend.layout.depth} blocks · {engine.backend.device}, {engine.precision}"
+    )
     return (
         f'<div class="lx-head"><h1>{texts.TITLE}</h1><p class="lx-lede">{texts.LEDE}</p>'
-        f'<p class="lx-suite">{escape(suite.title)} · {images}</p></div>'
+        f'<p class="lx-suite">{escape(suite.title)} · {facts}</p></div>'
     )
 
 

@@ -12,7 +12,10 @@ LOCAL = "127.0.0.1"
 PORT = 7860
 
 
-def serve(suite: str = "pocket", host: str = LOCAL, port: int = PORT, device: str = "auto") -> None:
+def serve(
+    suite: str = "pocket", host: str = LOCAL, port: int = PORT, device: str = "auto",
+    precision: str = "float32",
+) -> None:  # fmt: skip
     """Open ``suite`` on ``device`` and serve its page on ``host``:``port`` until interrupted; port 0 takes a free one.
 
     Raises:
@@ -26,7 +29,7 @@ def serve(suite: str = "pocket", host: str = LOCAL, port: int = PORT, device: st
     opened = open_suite(suite)
     if said := bill_sentence(opened):
         print(said, file=sys.stderr, flush=True)
-    engine = Engine(opened, device=device, idle=True)
+    engine = Engine(opened, device=device, idle=True, precision=precision)
     page = build_page(engine, os.environ.get("GRADIO_ROOT_PATH", ""))
     page.queue(api_open=False, max_size=256)
     page.launch(**launch_options(host, port), prevent_thread_lock=True)
