@@ -327,7 +327,13 @@ class TestServing:
     def test_options_follow_the_environment(self, monkeypatch):
         monkeypatch.setenv("GRADIO_SERVER_NAME", "0.0.0.0")
         monkeypatch.setenv("GRADIO_SERVER_PORT", "7999")
-        assert vars(app.options([])) == {"suite": "pocket", "host": "0.0.0.0", "port": 7999, "device": "auto"}
+        assert vars(app.options([])) == {
+            "suite": "pocket",
+            "host": "0.0.0.0",
+            "port": 7999,
+            "device": "auto",
+            "precision": "float32",
+        }
 
     def test_private_offline_and_forgetful(self):
         chosen = serving.launch_options("127.0.0.1", 7860)
