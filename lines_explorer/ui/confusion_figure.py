@@ -13,23 +13,24 @@ SIGNED = [[0, "@warn"], [0.5, style.PAPER], [1, "@accent"]]
 LONGEST, NUMBERED, TOLD = 16, 17, 5
 
 
-def confusions(before: Any, after: Any, classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+def confusions(before: Any, after: Any, classes: Sequence[str], pictures: str) -> dict[str, dict[str, Any]]:
     """``before``, ``after`` and ``difference``: each a ``figure`` and ``said``, its largest mistakes in a sentence.
 
-    ``before`` and ``after`` are int arrays (classes, classes) of ``analysis.flips.confusion``.
+    ``before`` and ``after`` are int arrays (classes, classes) of ``analysis.flips.confusion``;
+    ``pictures`` says of which pictures.
     """
     change = after - before
     parts = {BEFORE: before, AFTER: after, DIFFERENCE: change}
     return {
         name: {
-            "figure": heatmap(counts, classes, name == DIFFERENCE, int(after.sum())),
+            "figure": heatmap(counts, classes, name == DIFFERENCE, int(after.sum()), pictures),
             "said": mistakes(largest(counts, TOLD), classes, name == DIFFERENCE),
         }
         for name, counts in parts.items()
     }
 
 
-def heatmap(counts: Any, classes: Sequence[str], change: bool, n: int) -> Figure:
+def heatmap(counts: Any, classes: Sequence[str], change: bool, n: int, pictures: str) -> Figure:
     """One square: the true class up, the predicted class across; colour is the share of the class, or the change."""
     rows = counts.tolist()
     shares = counts.tolist() if change else _percent(counts)
@@ -46,7 +47,7 @@ def heatmap(counts: Any, classes: Sequence[str], change: bool, n: int) -> Figure
     ticks |= {"automargin": True, "showgrid": False, "tickfont": {"size": size, "color": style.INK}}
     look = layout(max(300, min(760, 150 + 22 * len(classes))), hovermode="closest", dragmode=False, clickanywhere=False)
     look["margin"] = look["margin"] | {"t": 8, "l": 40}
-    below = small(CONFUSION["n"].format(n=f"{n:,}"))
+    below = small(CONFUSION["n"].format(pictures=pictures, n=f"{n:,}"))
     look["xaxis"] = axis(f"<b>{CONFUSION['across']}</b>{below}", **ticks, tickangle=-60)
     look["yaxis"] = axis(f"<b>{CONFUSION['up']}</b>", **ticks, autorange="reversed")
     return {"data": [trace], "layout": look}

@@ -33,11 +33,12 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Scored:
-    """One row of the figures: the pictures of a task's ``split``; ``target`` or control."""
+    """A set, one row of the figures: the pictures of a task's ``split``, with its title; ``target`` or control."""
 
     name: str
     task: str
     split: str
+    title: str
     target: bool
 
 
@@ -85,15 +86,14 @@ class Mode:
 def tasks_with_split(suite: Suite, view: View, split: str) -> tuple[Scored, ...]:
     """Every task that has the split."""
     having = [name for name, task in suite.tasks.items() if split in task.splits]
-    return tuple(Scored(name, name, split, name in view.targets) for name in having)
+    return tuple(Scored(name, name, split, suite.tasks[name].title, name in view.targets) for name in having)
 
 
 def shifted_sets(suite: Suite, view: View, split: str) -> tuple[Scored, ...]:
     """The target's split, in distribution, and its shifted sets."""
-    task = view.target
-    shifts = suite.tasks[task].shifts
-    rows = [Scored(shifted_name(task, shift), task, shift, False) for shift in shifts]
-    return (Scored(task, task, split, True), *rows)
+    name, task = view.target, suite.tasks[view.target]
+    rows = [Scored(shifted_name(name, shift), name, shift, title, False) for shift, title in task.shifts.items()]
+    return (Scored(name, name, split, task.title, True), *rows)
 
 
 def shifted_name(task: str, shift: str) -> str:

@@ -10,7 +10,8 @@ BEFORE, AFTER, DIFFERENCE = "before", "after", "difference"
 EVIDENCE = {
     "title": "Evidence: the pictures that change",
     "hint": (
-        "Which validation pictures the current model gets wrong that the other got right, and the other way round. "
+        "Which validation pictures, and in Robustness pictures of shifted sets, the current model gets wrong that the "
+        "other got right, and the other way round. "
         "Compared with pinned A if there is one, else with the expert that is edited, or with the base for a merge of "
         "several; choose another below."
     ),
@@ -26,10 +27,8 @@ EVIDENCE = {
     "gained": "wrong → right",
     "class": "True class",
     "any_class": "all classes",
-    "task": "Task",
-    "all_tasks": "All tasks",
     "verdict": "Difference, points [95 %]",
-    "table": "Pictures that change, by task; press a task to see its pictures",
+    "table": "Pictures that change, row by row; press one to see its pictures",
     "within": "within noise",
     "beyond": "more than noise",
     "unknown": "not known",
@@ -51,10 +50,15 @@ EVIDENCE = {
     "picture": "{task}, picture {row}: {label}",
     "progress": "{done} of {total} pictures",
     "pictures_done": "Pictures classified",
+    "shifted": "test set, shown for the eye only",
 }
+KINDS = {
+    "task": {"one": "Task", "every": "All tasks", "choose": "Choose one task in the table above."},
+    "set": {"one": "Set", "every": "All sets", "choose": "Choose one set in the table above."},
+}
+"""What the rows of the table are."""
 CONFUSION = {
     "title": "What is taken for what",
-    "choose_task": "Choose one task in the table above.",
     "show": "Show",
     "before": "before: {side}",
     "after": "now",
@@ -62,7 +66,9 @@ CONFUSION = {
     "about": "Confusion of {task}: true class up, predicted class across",
     "across": "predicted",
     "up": "true",
-    "n": "validation, n = {n}",
+    "n": "{pictures}, n = {n}",
+    "validation": "validation",
+    "shifted": "test set",
     "share": "%{y} taken for %{x}: %{customdata} pictures, %{z:.0f} % of the class<extra></extra>",
     "change": "%{y} taken for %{x}: %{customdata} pictures<extra></extra>",
     "most": "Most frequent mistakes: {list}.",

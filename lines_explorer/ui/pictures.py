@@ -11,8 +11,7 @@ from lines_explorer.engine import Evidence
 from lines_explorer.ui.drawing import DrawingDesk
 from lines_explorer.ui.evidence import EvidenceDesk
 from lines_explorer.ui.handlers import Desk
-from lines_explorer.ui.modes import MODES, ROBUSTNESS
-from lines_explorer.ui.picture_texts import CONFUSION, DRAW, EVIDENCE, GROUNDS, INKS, SHAPES
+from lines_explorer.ui.picture_texts import CONFUSION, DRAW, EVIDENCE, GROUNDS, INKS, KINDS, SHAPES
 from lines_explorer.ui.texts import PHRASES
 
 STATIC = Path(str(files("lines_explorer.ui"))) / "static"
@@ -48,7 +47,7 @@ def _evidence(answers: EvidenceDesk, head: str) -> None:
         apply_default_css=False,
         head=head,
         elem_id="lx-evidence-panel",
-        elem_classes=["lx-only", *(f"lx-in-{mode}" for mode in MODES if mode != ROBUSTNESS)],
+        kind=KINDS["task"]["one"],
         **_words(EVIDENCE),
         **plain,
     )

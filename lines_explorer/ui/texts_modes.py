@@ -24,6 +24,7 @@ class Words:
         strokes: the hint of the figure against the slider.
         depth: the hint of the figure of λ over depth.
         evaluated: the state of an exact point.
+        kind: what a row of the figures is, a key of ``picture_texts.KINDS``.
     """
 
     title: str
@@ -38,6 +39,7 @@ class Words:
     strokes: str = "Solid: target. Dashed: control. Bands: 95 % intervals."
     depth: str = "How much of the update each block keeps. Pale: how large the update is there."
     evaluated: str = "Evaluated on every validation picture."
+    kind: str = "task"
 
 
 WORDS: dict[str, Words] = {
@@ -69,6 +71,7 @@ WORDS: dict[str, Words] = {
         better="Up: in distribution. Right: shifted sets. Click to take the nearest evaluated setting.",
         strokes="Solid: in distribution. Dashed: mean of the shifted sets. Bands: 95 % intervals.",
         evaluated="Evaluated on every validation picture and on every picture of the shifted sets.",
+        kind="set",
     ),
     SOUP: Words(
         "Soup",

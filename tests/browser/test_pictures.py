@@ -115,6 +115,28 @@ def test_confusion_is_counted_on_request(visit):
     visit.page.wait_for_selector('[data-lx="ev-progress"]', state="hidden")
 
 
+def test_evidence_of_a_shifted_set(open_page):
+    visit = open_page("#mode=robustness&target=shapes&alpha=0.4&beta=0.4")
+    opened(visit, "evidence")
+    visit.page.wait_for_function(PREDICTED)
+    assert [row(visit, place)[0] for place in (1, 2)] == ["All sets", "Shapes"]
+    assert row(visit, 3)[0].split("\n") == ["Noisy shapes", "test set, shown for the eye only"]
+    visit.page.check('input[name="lx-against"][value="base"]')
+    visit.page.click('[data-lx="ev-tasks"] [data-task="shapes@noisy"]')
+    visit.until("document.querySelector('[data-lx=ev-said]').textContent.startsWith('Noisy shapes (test set')")
+    visit.page.wait_for_function(PREDICTED)
+    pictures = "[...document.querySelectorAll('.lx-card img')]"
+    visit.until(f"{pictures}.length > 0 && {pictures}.every((one) => one.naturalWidth > 0)")
+    assert all(text.startswith("Noisy shapes, ") for text in visit.page.evaluate(f"{pictures}.map((one) => one.alt)"))
+    opened(visit, "confusion")
+    visit.page.wait_for_selector('[data-lx="ev-square"] .main-svg')
+    visit.choose("mode", "edit")
+    visit.rest("mode=edit&")
+    visit.until("document.querySelector('[data-lx=ev-kind]').textContent === 'Task'")
+    assert visit.page.get_attribute('[data-lx="ev-tasks"] [data-task=""]', "aria-pressed") == "true"
+    assert not visit.page.is_visible('[data-lx="ev-notice"]')
+
+
 def test_a_drawing_is_classified_and_follows_the_sliders(visit, engine):
     opened(visit, "draw")
     assert visit.page.input_value('[data-lx="draw-task"]') == "shapes"

@@ -28,6 +28,10 @@ from lines_explorer.ui.view import Catalogue, View
 EDIT = Catalogue(("shapes", "colours", "places"), ("sum", "average"), 3).default()
 CURRENT = Recipe("tiny", ("shapes",), schedule=lines(0.3, 0.7))
 EXPERT, BASE = Recipe("tiny", ("shapes",)), Recipe.base("tiny")
+ROBUST = View(**vars(EDIT) | {"mode": "robustness", "alpha": 0.3, "beta": 0.3})
+ROBUST_MODEL = Recipe("tiny", ("shapes",), schedule=lines(0.3, 0.3))
+NOISY = "shapes@noisy"
+SETS = {"shapes": "validation", NOISY: "noisy"}
 
 
 def wanted(**changes) -> dict:
@@ -203,6 +207,109 @@ def test_confusion_counts_every_picture(desk_, sent):
     json.dumps(known, allow_nan=False)
 
 
+@pytest.fixture
+def shifted(desk_) -> EvidenceDesk:
+    """A desk with what Robustness compares: base, expert and current model on validation and on the shifted set."""
+    for split in SETS.values():
+        for recipe in (BASE, EXPERT, ROBUST_MODEL):
+            desk_.engine.evaluate(recipe, ["shapes"], split)
+    return desk_
+
+
+def stored(engine: Engine, recipe: Recipe, split: str) -> np.ndarray:
+    return engine.stored_answers(recipe, ["shapes"], split)["shapes"]
+
+
+@pytest.mark.parametrize("against", ["base", "expert"])
+def test_robustness_counts_are_those_of_the_stored_answers_set_by_set(shifted, sent, against):
+    answer = shifted.changes(sent(ROBUST, against=against))
+    together, *rows = answer["tasks"]
+    assert [(row["task"], row["title"], row["role"]) for row in rows] == [
+        ("shapes", "Shapes", "target"),
+        (NOISY, "Noisy shapes", "control"),
+    ]
+    assert together["title"] == "All sets" and answer["kind"]["one"] == "Set" and answer["unknown"] is None
+    assert [row["note"] for row in answer["tasks"]] == ["", "", "test set, shown for the eye only"]
+    before = {"base": BASE, "expert": EXPERT}[against]
+    for row in rows:
+        old, new = (stored(shifted.engine, recipe, SETS[row["task"]]) for recipe in (before, ROBUST_MODEL))
+        assert (row["lost"], row["gained"], row["n"]) == ((old & ~new).sum(), (new & ~old).sum(), len(old))
+    assert together["lost"] == sum(row["lost"] for row in rows) and together["n"] == sum(row["n"] for row in rows)
+    json.dumps(answer, allow_nan=False)
+
+
+def test_pictures_and_predictions_of_a_shifted_set_are_of_its_split(shifted, sent):
+    old, new = (stored(shifted.engine, recipe, "noisy") for recipe in (BASE, ROBUST_MODEL))
+    request = sent(ROBUST, against="base", task=NOISY)
+    answer = shifted.changes(request)
+    changed = np.flatnonzero(old != new).tolist()
+    assert [one["row"] for one in answer["items"]] == changed[:SIZE] and answer["total"] == len(changed) > 0
+    assert [one["title"] for one in answer["classes"]] == list(shifted.suite.tasks["shapes"].classes)
+    assert sum(one["lost"] + one["gained"] for one in answer["classes"]) == len(changed)
+    images, labels = shifted.suite.images("shapes", "noisy")
+    classes = shifted.suite.tasks["shapes"].classes
+    rows = [one["row"] for one in answer["items"]]
+    said = {
+        side: shifted.evidence.predictions(recipe, "shapes", "noisy", rows)
+        for side, recipe in (("before", BASE), ("after", ROBUST_MODEL))
+    }
+    told = shifted.predict(request)["predictions"]
+    for place, (item, one) in enumerate(zip(answer["items"], told, strict=True)):
+        assert (item["source"], item["task"]) == (thumbnail(images[item["row"]].numpy()), NOISY)
+        assert item["label"] == classes[int(labels[item["row"]])]
+        for side, probabilities in said.items():
+            assert one[side]["label"] == classes[int(probabilities[place].argmax())]
+            assert one[side]["share"] == pytest.approx(float(probabilities[place].max()), abs=1e-5)
+    both = sent(ROBUST, against="base")
+    assert {one["task"] for one in shifted.changes(both)["items"]} == set(SETS)
+    for item, one in zip(shifted.changes(both)["items"], shifted.predict(both)["predictions"], strict=True):
+        assert (one["before"]["right"], one["after"]["right"]) == (
+            item["direction"] == "lost",
+            item["direction"] != "lost",
+        )
+
+
+def test_of_a_shifted_set_no_other_split_is_read(shifted, sent, monkeypatch):
+    read, images = set(), shifted.suite.images
+    monkeypatch.setattr(type(shifted.suite), "images", lambda _, *which: read.add(which) or images(*which))
+    request = sent(ROBUST, against="base", task=NOISY, label=0, what="confusion", confusion=True)
+    assert shifted.changes(request)["classes"] and shifted.predict(request)["predictions"]
+    assert json.loads(list(shifted.find(request))[-1])["kind"] == "end" and shifted.changes(request)["confusion"]
+    assert read == {("shapes", "noisy")}
+
+
+def test_confusion_of_a_shifted_set(shifted, sent):
+    request = sent(ROBUST, task=NOISY, against="base", confusion=True, what="confusion")
+    list(shifted.find(request))
+    known = shifted.changes(request)["confusion"]
+    square = np.array(known["after"]["figure"]["data"][0]["customdata"]).astype(int)
+    right = stored(shifted.engine, ROBUST_MODEL, "noisy")
+    assert (square.sum(), np.trace(square)) == (len(right), right.sum())
+    assert "test set, n = " in known["after"]["figure"]["layout"]["xaxis"]["title"]["text"]
+    assert shifted.changes(sent(ROBUST, task="shapes", against="base", confusion=True))["confusion"] is None
+
+
+@pytest.mark.parametrize(("task", "splits"), [("", {"validation", "noisy"}), (NOISY, {"noisy"})])
+def test_what_a_shifted_set_lacks_is_evaluated_in_its_split(sent, tiny_suite_folder, task, splits):
+    engine = Engine(open_suite(str(tiny_suite_folder)), "cpu", Store(":memory:"))
+    desk = EvidenceDesk(Desk(engine), Evidence(engine))
+    request = sent(ROBUST, task=task)
+    assert desk.changes(request)["unknown"] == "after"
+    messages = [json.loads(text) for text in desk.find(request | {"what": "answers"})]
+    assert [message["kind"] for message in messages[-2:]] == ["found", "end"]
+    for split in SETS.values():
+        found = [engine.peek(recipe, ["shapes"], split) is not None for recipe in (EXPERT, ROBUST_MODEL)]
+        assert found == [split in splits] * 2
+    assert engine.peek(EXPERT, ["colours"]) is None
+    assert desk.changes(request)["unknown"] is None
+
+
+@pytest.mark.parametrize(("view", "task"), [(ROBUST, "colours"), (ROBUST, "shapes@other"), (EDIT, NOISY)])
+def test_a_set_that_the_mode_does_not_score_is_refused(desk_, sent, view, task):
+    said = desk_.changes(sent(view, task=task))["error"]
+    assert said.startswith(f"Unknown {'task' if view is EDIT else 'set'} '{task}'; choose one of shapes, ")
+
+
 def test_a_newer_run_of_the_page_stops_the_older(desk_, sent):
     desk_.changes(sent(run=9))
     view = View(**vars(EDIT) | {"alpha": 0.123})
@@ -254,13 +361,16 @@ def test_any_choice_gets_an_answer(engine, given_):
 
 
 def test_confusion_figures_of_few_and_of_many_classes():
-    few = confusion_figure.confusions(np.diag([3, 1]), np.array([[1, 2], [0, 1]]), ["a", "a very long name indeed"])
+    few = confusion_figure.confusions(
+        np.diag([3, 1]), np.array([[1, 2], [0, 1]]), ["a", "a very long name indeed"], "test set"
+    )
+    assert "test set, n = 4" in few["after"]["figure"]["layout"]["xaxis"]["title"]["text"]
     assert few["difference"]["figure"]["data"][0]["z"] == [[-2, 2], [0, 0]]
     assert few["after"]["figure"]["data"][0]["z"] == [[pytest.approx(100 / 3), pytest.approx(200 / 3)], [0, 100]]
     assert few["after"]["figure"]["layout"]["yaxis"]["ticktext"][1] == "a very long nam…"
     assert few["difference"]["said"] == "Mistakes that change most: a taken for a very long name indeed (+2)."
     assert few["before"]["said"] == "No mistake."
-    many = confusion_figure.heatmap(np.zeros((40, 40), int), [str(i) for i in range(40)], False, 0)
+    many = confusion_figure.heatmap(np.zeros((40, 40), int), [str(i) for i in range(40)], False, 0, "")
     assert "text" not in many["data"][0] and many["data"][0]["z"][0] == [None] * 40
     json.dumps(many, allow_nan=False)
 

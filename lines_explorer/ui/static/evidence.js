@@ -33,7 +33,14 @@
   const classes = () => E.answer?.classes ?? [];
   const confused = () => find("confusion").open;
 
+  /* What was chosen is let go once the view has no such row any more. */
+  const release = () => {
+    const family = LX.linked()?.family;
+    if (E.task && family && ![...family.targets, ...family.controls].includes(E.task)) Object.assign(E, { task: "", label: null });
+  };
+
   const request = () => {
+    release();
     const { view, page, tab } = LX.now();
     const { against, task, label, direction, start, number, run } = E;
     const asked = { against: against === "pinned" && !page.pin ? null : against, task, label, direction, start };
@@ -71,11 +78,12 @@
     root.querySelector(`input[name="lx-against"][value="${answer.against}"]`).checked = true;
     put("ev-expert", LX.now().view.mode === "many" && LX.now().view.tasks.length > 1 ? words.own : words.expert);
     put("ev-before", LX.fill(confusing.before, { side: answer.sides.before }));
+    put("ev-kind", answer.kind.one);
     const again = document.activeElement?.dataset?.task;
     find("ev-tasks").replaceChildren(...answer.tasks.map(row));
     if (again !== undefined) find("ev-tasks").querySelector(`[data-task="${again}"]`)?.focus();
     const own = answer.tasks.find((one) => one.task === answer.task) ?? answer.tasks[0];
-    put("ev-said", own?.known ? `${own.title}. ${own.said}` : "");
+    put("ev-said", own?.known ? `${own.title}${own.note && ` (${own.note})`}. ${own.said}` : "");
     missing(answer);
     options(answer.classes);
     find("ev-pictures").replaceChildren(...answer.items.map((item) => card(item, answer.sides.short)));
@@ -98,6 +106,7 @@
     button.setAttribute("aria-pressed", String(one.task === E.task));
     head.scope = "row";
     head.append(button);
+    if (one.note) head.append(made("span", one.note, "lx-note"));
     line.append(head);
     if (one.role === "target") line.classList.add("lx-target-row");
     const cells = one.known ? [one.lost, one.gained, one.points] : ["–", "–", words.unknown];
@@ -200,7 +209,7 @@
     const shown = root.querySelector('input[name="lx-confusion"]:checked').value;
     root.querySelector('[data-do="count"]').hidden = Boolean(known) || !E.halted || !E.task;
     square.hidden = find("ev-cell").hidden = !known;
-    put("ev-confused", known ? known[shown].said : !E.task ? confusing.choose_task : E.halted ? confusing.cancelled : "");
+    put("ev-confused", known ? known[shown].said : !E.task ? answer?.kind.choose ?? "" : E.halted ? confusing.cancelled : "");
     if (!known) {
       if (answer && E.task && !running && !E.halted && !answer.unknown) ask("confusion");
       return;
