@@ -161,7 +161,7 @@ def test_requirements_are_what_is_imported() -> None:
     assert app <= core
     assert third_party("lines_explorer/training") <= core | dev
     assert third_party("tests") - {path.stem for path in (ROOT / "tests").rglob("*.py")} - {"app"} <= core | dev
-    assert dev <= third_party("tests", "lines_explorer/training") | {"ruff", "hypothesis", "playwright"}
+    assert dev <= third_party("tests", "lines_explorer/training") | {"ruff", "hypothesis", "playwright", "pytest_xdist"}
 
 
 def test_project_metadata_agree() -> None:
