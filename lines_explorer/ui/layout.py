@@ -18,8 +18,8 @@ from lines_explorer.ui.modes import MODES
 from lines_explorer.ui.view import LACKING, LIMITS
 
 SCRIPTS = (
-    "state.js", "history.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js", "surface.js",
-    "linked.js", "glossary.js", "stories.js", "lessons.js", "search.js", "page.js", *pictures.SCRIPTS,
+    "state.js", "history.js", "link.js", "free.js", "parameters.js", "figures.js", "readout.js", "tools.js",
+    "surface.js", "linked.js", "glossary.js", "stories.js", "lessons.js", "search.js", "page.js", *pictures.SCRIPTS,
 )  # fmt: skip
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 RUN_HUB = "window.LinesExplorer.start(element, props, server, trigger, watch);"
@@ -223,9 +223,8 @@ def _free_tools() -> str:
 
 def _header(engine: Engine) -> str:
     suite = engine.suite
-    facts = (
-        f"{len(suite.tasks)} tasks, {engine.backend.layout.depth} blocks · {engine.backend.device}, {engine.precision}"
-    )
+    tasks = f"{len(suite.tasks)} task{'s' if len(suite.tasks) > 1 else ''}"
+    facts = f"{tasks}, {engine.backend.layout.depth} blocks · {engine.backend.device}, {engine.precision}"
     return (
         f'<div class="lx-head"><h1>{texts.TITLE}</h1><p class="lx-lede">{texts.LEDE}</p>'
         f'<p class="lx-suite">{escape(suite.title)} · {facts}</p></div>'

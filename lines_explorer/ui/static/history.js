@@ -17,6 +17,7 @@
       },
       undo: () => (at > 0 ? steps[--at] : null),
       redo: () => (at < steps.length - 1 ? steps[++at] : null),
+      get now() { return steps[at] ?? null; },
       get canUndo() { return at > 0; },
       get canRedo() { return at < steps.length - 1; },
     };

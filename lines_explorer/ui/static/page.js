@@ -1,14 +1,14 @@
 /* The page's one loop: controls → preview (now) → stored result (soon) → exact evaluation (when settled). */
 (() => {
   const LX = (window.LinesExplorer ??= {});
-  const SETTLE_MS = 250, RETRY_MS = 2000, LATE_MS = 60, LINK_MS = 400;
+  const SETTLE_MS = 250, LATE_MS = 60;
   const tab = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 10)}`;
   const S = {
     controls: null, view: null, page: null, free: null, parameters: {}, family: null, families: new Map(), surfaces: new Map(),
     point: null, hover: null, pinned: null, test: null, number: 0, rested: -1, exact: -1, history: LX.makeHistory(), trail: LX.makeTrail(),
   };
   let server, trigger, phrases, boot, grid, pending = null, next = null, timer = 0, frame = 0, late = 0, answered = -1;
-  let busy = false, wanted = false, restoring = false, linkTimer = 0, given = null, testWanted = false;
+  let busy = false, wanted = false, link = null, given = null, testWanted = false;
 
   /* The hub's element is there: draw what the page came with, then the link. */
   LX.start = (element, props, serverFunctions, send, watch) => {
@@ -26,17 +26,21 @@
     dress();
     LX.greyModes(boot.lacking);
     S.controls = LX.named(boot.controls, pending ?? LX.initial(boot));
-    restoring = location.hash.length > 1;
+    link = LX.makeLink({
+      read: (hash) => server.restore(hash), open: opened, offline: () => LX.notice(phrases.offline),
+      moved: () => (S.view !== null && answered !== S.number && LX.complete(S.view) ? S.view : null),
+    });
     moved();
     if (!pending) take(boot.look, S.number);
     LX.begin({ S, boot, server, ask, open, renew: () => { S.number += 1; refresh(); }, note: (guide) => changed({ guide }) });
-    if (restoring) restore();
+    link.begin();
   };
 
   const wire = () => {
     const step = (value) => value && apply(value);
     const back = () => {
-      if (LX.complete(S.view)) S.history.push(S.view);
+      if (!LX.complete(S.view)) return step(S.history.now);
+      S.history.push(S.view);
       step(S.history.undo());
     };
     LX.wireTools({
@@ -45,7 +49,7 @@
         "run-line": () => ask("line"),
         "run-fill": () => ask("fill"),
         copy: (button) => LX.copy(button, LX.find("command").textContent, phrases.copied),
-        link: (button) => { writeLink(); LX.copy(button, location.href, phrases.copied); },
+        link: (button) => { link.write(); LX.copy(button, location.href, phrases.copied); },
         defaults: () => set(S.controls.method, {}),
         undo: back,
         redo: () => step(S.history.redo()),
@@ -66,7 +70,6 @@
     LX.editFree(boot, { get: () => S.free, set: drawn, active: () => S.view?.schedule === "free" });
     Object.assign(LX.clicked, { plane: onPlane, surface: onSurface });
     LX.find("details").addEventListener("toggle", table);
-    window.addEventListener("hashchange", () => location.hash.slice(1) !== S.link && restore());
     const themed = new MutationObserver(() => LX.repaint());
     for (const node of [document.body, document.documentElement]) themed.observe(node, { attributeFilter: ["class"] });
   };
@@ -146,6 +149,12 @@
   const incomplete = (view) => {
     clearTimeout(timer);
     wanted = false;
+    S.point = null;
+    LX.find("sentence").dataset.state = "waiting";
+    LX.state(phrases.unknown);
+    LX.progress(null);
+    tools();
+    table();
     LX.notice(LX.ticked(view) ? phrases.number : view.tasks.length ? phrases.run : phrases.tick);
   };
 
@@ -185,7 +194,7 @@
   };
 
   LX.redraw = () => {
-    if (!S.family || !S.view) return;
+    if (!S.family || !S.view || !LX.complete(S.view)) return;
     const at = { point: S.point, pinned: pinnedHere(), hovered: LX.hoveredIn(S.family, S.view), family: S.family, knob: LX.knobOf(S.view, S.family), curve: LX.curveOf(S.view, S.family) };
     LX.drawHere(at);
     LX.drawDepth(LX.factors(S.view, S.family, boot.blocks), S.view.schedule, S.pinned?.factors, LX.hoveredFactors(at.hovered, boot.blocks));
@@ -204,8 +213,8 @@
     evaluated: Boolean(S.point?.exact), estimate: S.point?.estimate ?? null, split: "validation", view: S.view, pinned: S.page.pin, rows: LX.rows(tableState()),
   });
   const tools = () => {
-    const { canUndo, canRedo } = S.history;
-    LX.showTools({ canUndo, canRedo, canPin: Boolean(S.point?.exact) });
+    const { canUndo, canRedo, now } = S.history, whole = LX.complete(S.view);
+    LX.showTools({ canUndo: whole ? canUndo : Boolean(now), canRedo, canPin: whole && Boolean(S.point?.exact) });
   };
 
   /* Tier 1: one question on its way, the newest state wins. */
@@ -217,9 +226,9 @@
       const sent = S.number;
       try {
         take(await server.live(request()), sent);
-      } catch {
+      } catch (error) {
         LX.notice(phrases.offline);
-        await new Promise((done) => setTimeout(done, RETRY_MS));
+        await LX.unanswered(error);
         wanted = true;
       }
     }
@@ -234,8 +243,7 @@
     if (answer.error) { S.exact = sent; return LX.say(phrases.unknown, "waiting"); }
     LX.command(answer.command);
     LX.trouble(answer.trouble ? phrases.trouble : null);
-    S.link = answer.link;
-    linkTimer ||= setTimeout(writeLink, LINK_MS);
+    link.soon(answer.link);
     comparing(answer.pinned);
     const fresh = answer.family && LX.familyOf(S.view) === answer.family.key;
     if (fresh) S.family = answer.family;
@@ -259,18 +267,10 @@
     visit();
   };
 
-  /* The link follows the controls while they move, at a pace that no browser minds; the history keeps one entry. */
-  const writeLink = () => {
-    clearTimeout(linkTimer);
-    linkTimer = 0;
-    if (restoring || !S.link || location.hash.slice(1) === S.link) return;
-    history.replaceState(history.state, "", `#${S.link}`);
-  };
-
   /* Tier 3: the sliders rest. The link is written; what is not stored is evaluated, once. */
   const settle = () => {
-    if (restoring || LX.holdDepth || answered !== S.number) { timer = setTimeout(settle, 40); return; }
-    writeLink();
+    if (link.reading || LX.holdDepth || answered !== S.number) { timer = setTimeout(settle, 40); return; }
+    link.write();
     if (S.rested !== S.number) S.history.push(S.view);
     S.rested = S.number;
     tools();
@@ -364,21 +364,14 @@
   };
   LX.taken = () => next;
 
-  const restore = async () => {
-    restoring = true;
-    try {
-      const { view, page, problems } = await server.restore(location.hash);
-      S.page = page;
-      testWanted = page.split === "test";
-      LX.problems(problems);
-      dress();
-      apply(view);
-      restoring = false;
-      LX.guided(page.guide);
-    } catch {
-      LX.notice(phrases.offline);
-      setTimeout(restore, RETRY_MS);
-    }
+  /* What a link opens. */
+  const opened = ({ view, page, problems }) => {
+    S.page = page;
+    testWanted = page.split === "test";
+    LX.problems(problems);
+    dress();
+    apply(view);
+    LX.guided(page.guide);
   };
 
   const at = (event, axis) => event[`${axis}vals`]?.[0] ?? event.points[0][axis];

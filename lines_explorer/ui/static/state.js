@@ -54,9 +54,11 @@
   };
   LX.toKnob = (mode, alpha, beta, knob) => LX.onLine(mode, alpha, beta) ?? knob;
 
-  /* Whether every number the view needs is there (an emptied box sends null), and something is ticked. */
+  /* Whether every number the view needs is there (an emptied box sends null) and within its slider's range (a typed
+     one need not be), and something is ticked. */
   LX.complete = (view) =>
     [view.alpha, view.beta, view.scale, view.rest, view.floor, ...view.factors].every(Number.isFinite) && LX.ticked(view)
+    && Object.entries(LX.modes[view.mode].limits).every(([name, [low, high]]) => !(view[name] < low || view[name] > high))
     && !Object.values(view.parameters ?? {}).includes(null);
   LX.ticked = (view) => view.tasks.length > 0 && (view.mode !== "soup" || view.runs?.length > 0);
 

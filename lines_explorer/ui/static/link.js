@@ -1,0 +1,78 @@
+/* The link in the address: written while the controls move, read when it is changed, kept over a reload. */
+(() => {
+  const LX = (window.LinesExplorer ??= {});
+  const LINK_MS = 400, RETRY_MS = 2000, LEFT = "lines-explorer-left";
+
+  /* Another program than the page's own answers at this address: its page may have other parts. */
+  const replaced = async () => {
+    const own = window.gradio_config?.app_id;
+    const answer = await fetch("gradio_api/app_id").then((got) => got.json()).catch(() => null);
+    return Boolean(own && answer?.app_id && answer.app_id !== own);
+  };
+
+  /* What to do about a question without an answer: wait; load the page anew where the answer was a refusal. */
+  LX.unanswered = async (error) => {
+    if (!(error instanceof TypeError) && (await replaced())) location.reload();
+    await new Promise((done) => setTimeout(done, RETRY_MS));
+  };
+
+  /* A browser may refuse a page inside another one to keep anything. */
+  const stored = (work) => {
+    try { return work(sessionStorage); } catch { return null; }
+  };
+
+  /* `read` asks the server what a hash opens, `open` shows it, `offline` says that no answer came; `moved` gives the
+     view that no link tells of yet, or null. */
+  LX.makeLink = ({ read, open, offline, moved }) => {
+    let link = null, timer = 0, reading = false, unread = false, known = location.hash, left = null;
+
+    /* At a pace that no browser minds; the history keeps one entry. A hash that is still to be read stays. */
+    const write = () => {
+      clearTimeout(timer);
+      timer = 0;
+      if (reading || link === null || location.hash !== known || known === `#${link}`) return;
+      history.replaceState(history.state, "", `#${link}`);
+      known = location.hash;
+    };
+    const soon = (newest) => {
+      link = newest;
+      timer ||= setTimeout(write, LINK_MS);
+    };
+
+    /* One question on its way, the newest hash wins. */
+    const restore = async () => {
+      unread = true;
+      if (reading) return;
+      reading = true;
+      while (unread) {
+        unread = false;
+        known = location.hash;
+        try {
+          const opened = await read(known);
+          if (unread) continue;
+          link = null;
+          open(left?.hash === known ? { ...opened, view: left.view } : opened);
+        } catch (error) {
+          offline();
+          await LX.unanswered(error);
+          unread = true;
+        }
+      }
+      left = null;
+      reading = false;
+    };
+    window.addEventListener("hashchange", () => location.hash !== known && restore());
+
+    /* The page is loaded anew, by itself when its server came back: sliders moved meanwhile stay where they are. */
+    window.addEventListener("pagehide", () => {
+      const view = reading ? null : moved();
+      if (view) stored((place) => place.setItem(LEFT, JSON.stringify({ hash: location.hash, view })));
+    });
+    const begin = () => {
+      left = JSON.parse(stored((place) => place.getItem(LEFT)) ?? null);
+      stored((place) => place.removeItem(LEFT));
+      if (location.hash.length > 1) restore();
+    };
+    return { begin, write, soon, get reading() { return reading; } };
+  };
+})();
