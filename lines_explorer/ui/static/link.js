@@ -10,9 +10,12 @@
     return Boolean(own && answer?.app_id && answer.app_id !== own);
   };
 
-  /* What to do about a question without an answer: wait; load the page anew where the answer was a refusal. */
-  LX.unanswered = async (error) => {
-    if (!(error instanceof TypeError) && (await replaced())) location.reload();
+  /* What to do about a question without an answer: wait. When that other program has had it twice and did not answer,
+     the page is loaded anew. */
+  let refused = 0;
+  LX.unanswered = async () => {
+    refused = (await replaced()) ? refused + 1 : 0;
+    if (refused > 1) location.reload();
     await new Promise((done) => setTimeout(done, RETRY_MS));
   };
 
@@ -52,9 +55,9 @@
           if (unread) continue;
           link = null;
           open(left?.hash === known ? { ...opened, view: left.view } : opened);
-        } catch (error) {
+        } catch {
           offline();
-          await LX.unanswered(error);
+          await LX.unanswered();
           unread = true;
         }
       }

@@ -226,9 +226,9 @@
       const sent = S.number;
       try {
         take(await server.live(request()), sent);
-      } catch (error) {
+      } catch {
         LX.notice(phrases.offline);
-        await LX.unanswered(error);
+        await LX.unanswered();
         wanted = true;
       }
     }
