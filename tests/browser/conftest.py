@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from runs_suite import write_runs_suite
 
 from lines_explorer.engine import Engine, Store
 from lines_explorer.recipe import Recipe
@@ -97,6 +98,11 @@ class Visit:
                 && document.querySelector('[data-lx=sentence]').dataset.state === 'known'""",
             arg=list(parts),
         )
+
+    def go(self, link: str, *parts: str) -> None:
+        """Changes the address, as a visitor or the back button does, until the page rests and has written its own."""
+        self.page.evaluate("(link) => { location.hash = link; }", link)
+        self.rest("#suite=", *parts)
 
     def set(self, name: str, *values: float, pause: int = 16) -> None:
         """Drags a slider through values."""
@@ -195,6 +201,12 @@ class Visit:
 def watched() -> type[Watched]:
     """The engine of a browser test, for suites of a module's own."""
     return Watched
+
+
+@pytest.fixture(scope="session")
+def runs_suite_folder(tiny_suite_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny suite with three runs of one task: it has something for every mode."""
+    return write_runs_suite(tiny_suite_folder, tmp_path_factory.mktemp("modes") / "tiny", {"shapes": 3})
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs_suite import write_runs_suite
 
 from lines_explorer.engine import Store
 from lines_explorer.suites import open_suite
@@ -21,9 +20,8 @@ MODE = "#lx-mode input[value={0}]"
 
 
 @pytest.fixture(scope="module")
-def engine(watched: Callable[..., Any], tiny_suite_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = write_runs_suite(tiny_suite_folder, tmp_path_factory.mktemp("modes") / "tiny", {"shapes": 3})
-    engine = watched(open_suite(folder), "cpu", Store(":memory:"))
+def engine(watched: Callable[..., Any], runs_suite_folder: Path) -> Any:
+    engine = watched(open_suite(runs_suite_folder), "cpu", Store(":memory:"))
     engine.zero_shot()
     engine.experts()
     return engine
