@@ -66,3 +66,16 @@ def measured_suite_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(text, encoding="utf-8")
     build_statistics(folder, plan=Plan(pictures=30, batch=16))
     return folder
+
+
+@pytest.fixture(scope="session")
+def adaptive_suite_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny suite with AdaMerging's coefficients of all experts, and of shapes and places."""
+    from tiny import write_tiny_suite
+
+    from lines_explorer.training.adamerging import Plan, build_adamerging
+
+    folder = write_tiny_suite(tmp_path_factory.mktemp("adaptive") / "tiny")
+    for tasks in (None, ["places", "shapes"]):
+        build_adamerging(folder, tasks, Plan(steps=40, rate=0.02), report=lambda line: None)
+    return folder

@@ -86,6 +86,8 @@ def test_curve_search_and_merge_take_them_too(ask: Ask, tmp_path: Path) -> None:
         (("sum", "k=1"), "does not take these parameters: k; it has none."),
         (("ties", "k"), "--set 'k' is not NAME=VALUE, such as k=20."),
         (("ties", "k=[1"), "--set 'k=[1' is not NAME=VALUE, such as k=20."),
+        (("adamerging", None), "has no AdaMerging coefficients of exactly these experts: colours, places, shapes"),
+        (("adamerging", None), "run `python -m lines_explorer build-suite adamerging --tasks all --out FOLDER`"),
         (("fisher", None), "run `python -m lines_explorer build-suite statistics --out FOLDER`"),
     ],
 )
@@ -100,8 +102,8 @@ def test_suites_lists_every_method_and_why_one_is_refused(ask: Ask, measured_sui
     assert [row["name"] for row in listed["methods"]] == list(METHODS) == METHOD_NAMES.split(", ")
     (k, combine, _) = next(row for row in listed["methods"] if row["name"] == "ties")["parameters"]
     assert (k["default"], k["range"], combine["default"]) == (20.0, "a number from 0 to 100", "mean")
-    assert set(listed["suites"][0]["refused_methods"]) == {"fisher", "regmean"}
-    assert ask("suites", suite=measured_suite_folder)["suites"][0]["refused_methods"] == {}
+    assert set(listed["suites"][0]["refused_methods"]) == {"fisher", "regmean", "adamerging"}
+    assert set(ask("suites", suite=measured_suite_folder)["suites"][0]["refused_methods"]) == {"adamerging"}
 
 
 def test_the_list_for_people(capsys: pytest.CaptureFixture[str], tiny_suite_folder: Path) -> None:
@@ -151,3 +153,28 @@ def test_the_table_of_blocks_says_how_it_is_read(capsys: pytest.CaptureFixture[s
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 1 + 4 + 1 and lines[1].split()[-2:] == ["down", "to"]
     assert lines[5].startswith("outside") and lines[-1].startswith("down to: the smallest s without a measurable loss")
+
+
+def test_adamerging_is_scored_for_the_sets_it_learned(
+    ask: Ask, capsys: pytest.CaptureFixture[str], adaptive_suite_folder: Path, tmp_path: Path
+) -> None:
+    folder = adaptive_suite_folder
+    for tasks in ("all", "shapes,places", "places,shapes"):
+        found = ask("evaluate", "--tasks", tasks, "--method", "adamerging", "--scale", "1", suite=folder)
+        assert found["recipe"]["method"] == "adamerging" and found["tasks"]["shapes"]["n"] == 40
+    chosen = ask("search", "--tasks", "all", "--method", "adamerging", suite=folder)
+    assert chosen["test"] and len(chosen["grid"]) >= len(METHODS["adamerging"].grid)
+    written = ask(
+        "merge", "--tasks", "all", "--method", "adamerging", "--scale", "1", "--out", tmp_path / "m", suite=folder
+    )
+    assert Path(written["file"]).is_file()
+    assert ask("suites", suite=folder)["suites"][0]["refused_methods"].keys() == {"fisher", "regmean"}
+    assert cli.main(["evaluate", "--suite", str(folder), "--tasks", "shapes,colours", "--method", "adamerging"]) == 2
+    said = capsys.readouterr().err
+    assert "no AdaMerging coefficients of exactly these experts: colours, shapes" in said and said.count("\n") == 1
+    assert "build-suite adamerging --tasks colours,shapes --out FOLDER" in said
+
+
+def test_one_expert_has_nothing_for_adamerging_to_weigh(refuse: Callable[..., str]) -> None:
+    said = refuse("curve", "--target", "shapes", "--method", "adamerging")
+    assert "AdaMerging merges at least 2 experts, not 1; choose as many, or another method." in said

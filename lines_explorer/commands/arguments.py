@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 METHOD_NAMES = ", ".join(
-    "sum average trim ties consensus dare dare_ties breadcrumbs della stock slerp tsv iso pcb fisher regmean".split()
+    "sum average trim ties consensus dare dare_ties breadcrumbs della stock slerp tsv iso pcb fisher regmean "
+    "adamerging".split()
 )
 Method = Annotated[str, typer.Option("--method", help=f"How task vectors are merged: {METHOD_NAMES}.")]
 Settings = Annotated[

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lines_explorer.checkpoints import Tensors, write_safetensors
+from lines_explorer.checkpoints import Tensors, sha256, write_safetensors
 from lines_explorer.checkpoints.huggingface import ImageTower, preprocessor_config, to_hugging_face
 from lines_explorer.commands.card import model_card
 from lines_explorer.commands.folder import folder_beside, told_in_a_sentence
@@ -16,6 +16,7 @@ from lines_explorer.commands.mergekit import mergekit_yaml
 from lines_explorer.commands.options import choose
 from lines_explorer.commands.report import Report
 from lines_explorer.errors import ExplorerError
+from lines_explorer.suites.needs import learned_file
 
 if TYPE_CHECKING:
     import torch
@@ -137,12 +138,14 @@ def mergekit_file(suite: Suite, recipe: Recipe, merged: Tensors) -> tuple[str | 
 
 def provenance(suite: Suite, recipe: Recipe) -> dict[str, Any]:
     """Where a written file comes from: the recipe, and the sha256 of every file that went into it."""
+    learned = learned_file(suite, recipe.method, recipe.tasks)
     return {
         "recipe": recipe.as_dict(),
         "recipe_hash": recipe.hash(),
         "suite_sha256": suite.hash,
         "base_sha256": suite.base_sha256,
         "experts_sha256": {task: suite.expert_sha256(task) for task in recipe.tasks},
+        **({"coefficients_sha256": sha256(learned)} if learned else {}),
         "quick_gelu": bool(suite.model_architecture.config.get("quick_gelu", False)),
     }
 

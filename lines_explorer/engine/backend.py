@@ -23,7 +23,7 @@ from lines_explorer.merging import METHODS, norm_ratio, standard
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import LIMIT
 from lines_explorer.suites import Suite
-from lines_explorer.suites.statistics import missing, read_statistics
+from lines_explorer.suites.needs import supply, unmet
 from lines_explorer.suites.suite import VISUAL
 
 ALIGNMENT = 16  # floats: every tensor starts on a 64-byte boundary
@@ -106,7 +106,7 @@ class Backend:
             raise ExplorerError(f"There is no merge method {recipe.method}; choose one of {', '.join(METHODS)}.")
         if recipe.tasks:
             METHODS[recipe.method].check(recipe.parameters, len(recipe.tasks))
-            if METHODS[recipe.method].statistics and (sentence := missing(self.suite, recipe.tasks)) is not None:
+            if (sentence := unmet(self.suite, recipe.method, recipe.tasks)) is not None:
                 raise ExplorerError(sentence)
         tensor_factors(self.layout, recipe.schedule, recipe.rule)
 
@@ -214,8 +214,8 @@ class Backend:
         return [(factor, slice(self._slices[keys[0]].start, self._slices[keys[-1]].stop)) for factor, keys in runs]
 
     def _merge(self, tasks: Sequence[str], method: str, parameters: Parameters) -> tuple[list, dict]:
-        vectors, kind = [self.suite.task_vector(task) for task in tasks], METHODS[method].statistics
-        measured = [read_statistics(self.suite, task, kind) for task in tasks] if kind else None
+        vectors = [self.suite.task_vector(task) for task in tasks]
+        measured = supply(self.suite, method, tasks)
         return vectors, METHODS[method].merge(vectors, tasks=tasks, statistics=measured, **dict(parameters))
 
     def _merged_vector(self, tasks: tuple[str, ...], method: str, parameters: Parameters) -> _Merged:

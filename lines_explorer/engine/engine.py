@@ -29,7 +29,7 @@ from lines_explorer.recipe import Recipe, task_of
 from lines_explorer.schedule import constant
 from lines_explorer.suites import Suite
 from lines_explorer.suites.cache import notice
-from lines_explorer.suites.statistics import missing
+from lines_explorer.suites.needs import never_met
 
 POLL_SECONDS = 0.05
 KEPT_FACTS = 256
@@ -104,8 +104,8 @@ class Engine:
     @property
     def refused(self) -> dict[str, str]:
         """Merge method → why this suite cannot have it, whatever the tasks; the others are not in it."""
-        sentence = None if self.suite.statistics else missing(self.suite, list(self.suite.experts))
-        return {name: sentence for name, method in METHODS.items() if method.statistics and sentence}
+        found = {name: never_met(self.suite, name) for name in METHODS}
+        return {name: sentence for name, sentence in found.items() if sentence is not None}
 
     def zero_shot(self, split: str = "validation") -> Evaluation:
         """The base on every task that has ``split``."""
@@ -243,7 +243,7 @@ class Engine:
         return tuple(task for task in having if task in wanted)
 
     def _stored(self, recipe: Recipe, tasks: Sequence[str], split: str) -> dict[str, Row]:
-        suite, digest = self.suite.hash_for(recipe.tasks), standard(recipe).hash()
+        suite, digest = self.suite.hash_for(recipe.tasks, recipe.method), standard(recipe).hash()
         rows = {task: self.store.get(suite, digest, task, split, self.precision) for task in tasks}
         return {task: row for task, row in rows.items() if row is not None}
 
@@ -324,7 +324,7 @@ class Engine:
             if task not in kept:
                 kept.add(task)
                 share = progress.seconds * len(right) / total
-                suite = self.suite.hash_for(run.recipe.tasks)
+                suite = self.suite.hash_for(run.recipe.tasks, run.recipe.method)
                 self.store.put(suite, run.recipe.hash(), task, split, right, share, self.precision)
 
     def _begin(self, task: str, split: str, row: Row | None) -> TaskScore:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lines_explorer.errors import ExplorerError
+from lines_explorer.merging import COEFFICIENTS, METHODS
 from lines_explorer.suites import Suite
 
 Stamp = tuple[int, int, int]
@@ -38,8 +39,7 @@ class SuiteWatch:
         """Which of the touched files hold something else now, as a short list; '' when none does."""
         try:
             now = Suite(self._suite.folder)
-            names = list(self._suite.fine_tuned)
-            if now.hash_for(names) != self._suite.hash_for(names):
+            if _hashes(now, self._suite) != _hashes(self._suite, self._suite):
                 return ", ".join(touched[:3])
             problems = now.verify() if (self._suite.folder / "manifest.json").is_file() else []
         except (ExplorerError, OSError):
@@ -56,12 +56,20 @@ class SuiteWatch:
     def _files(self) -> Iterator[Path]:
         tasks = self._suite.tasks.values()
         places = [self._suite.folder, *self._suite.fine_tuned.values(), *self._suite.statistics.values()]
+        places += self._suite.coefficients.values()
         places += [place for task in tasks for place in (*task.splits.values(), task.head)]
         for place in places:
             if isinstance(place, Path) and place.is_dir():
                 yield from (path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
             elif isinstance(place, Path):
                 yield place
+
+
+def _hashes(suite: Suite, known: Suite) -> list[str]:
+    """What the suite's results are kept under, for all runs and all coefficients that ``known`` has."""
+    adaptive = [name for name, method in METHODS.items() if method.statistics == COEFFICIENTS]
+    learned = [suite.hash_for(sorted(tasks), name) for tasks in known.coefficients for name in adaptive]
+    return [suite.hash_for(list(known.fine_tuned)), *learned]
 
 
 def _stamp(path: Path) -> Stamp:

@@ -1,5 +1,6 @@
 """Task vectors → merged task vector → merged model: pure tensor functions and one table of methods."""
 
+from lines_explorer.merging.adaptive import COEFFICIENTS
 from lines_explorer.merging.arithmetic import (
     apply,
     average_task_vectors,
@@ -13,6 +14,7 @@ from lines_explorer.merging.methods import METHODS, NEGATIVE, Method, standard
 from lines_explorer.merging.parameters import Parameter, written
 
 __all__ = [
+    "COEFFICIENTS",
     "METHODS",
     "NEGATIVE",
     "Method",

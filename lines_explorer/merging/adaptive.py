@@ -1,4 +1,8 @@
-"""The pure parts of AdaMerging (Yang et al., ICLR 2024): layer-wise coefficients, and the entropy they minimise."""
+"""AdaMerging, layer-wise (Yang et al., ICLR 2024): a coefficient per task and depth, and the entropy it minimises.
+
+Pure functions; `build-suite adamerging` learns the coefficients on validation pictures, without their labels.  So the
+accuracy on those pictures is no estimate of anything; the test split is untouched.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +10,37 @@ import torch
 from torch import Tensor
 
 from lines_explorer.errors import ExplorerError
-from lines_explorer.merging.checks import Tensors, require_same_tensors
+from lines_explorer.merging.arithmetic import sum_task_vectors
+from lines_explorer.merging.checks import Tensors, require_finite, require_same_tensors
+
+COEFFICIENTS = "layer-wise coefficients"
+
+
+def adamerging_task_vectors(
+    task_vectors: Sequence[Tensors], coefficients: Sequence[Mapping[str, Tensor]]
+) -> dict[str, Tensor]:
+    """AdaMerging: Σₜ λₜ⁽ˡ⁾ τₜ⁽ˡ⁾ with coefficients that were learned for exactly these experts.
+
+    Args:
+        task_vectors: τ₁…τ_T, the same names and shapes.
+        coefficients: of each expert, tensor name → λₜ⁽ˡ⁾ () of the tensor's depth l; the authors' lie in 0 … 1.
+
+    Raises:
+        ExplorerError: no task vector or differing ones; a coefficient lacking, not a single number, or not finite.
+    """
+    merged = {key: torch.zeros_like(tensor) for key, tensor in sum_task_vectors(task_vectors).items()}
+    if len(coefficients) != len(task_vectors):
+        raise ExplorerError(
+            f"AdaMerging needs the {COEFFICIENTS} of each of {len(task_vectors)} experts, but {len(coefficients)} are "
+            "given; learn them in a suite with `build-suite adamerging`."
+        )
+    for number, (vector, weights) in enumerate(zip(task_vectors, coefficients, strict=True), start=1):
+        for key, total in merged.items():
+            if key not in weights or weights[key].numel() != 1:
+                raise ExplorerError(f"Expert {number} has no single coefficient for tensor '{key}'; learn it first.")
+            require_finite(key, [(f"the coefficient of expert {number}", weights[key])])
+            total.add_(vector[key].float(), alpha=float(weights[key]))
+    return merged
 
 
 def layerwise_sum(

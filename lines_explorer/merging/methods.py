@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from lines_explorer.errors import ExplorerError
+from lines_explorer.merging.adaptive import COEFFICIENTS, adamerging_task_vectors
 from lines_explorer.merging.arithmetic import average_task_vectors, sum_task_vectors
 from lines_explorer.merging.checks import Tensors, require_finite, require_same_tensors
 from lines_explorer.merging.competition import pcb_task_vectors
@@ -49,8 +50,9 @@ class Method:
         parameters: what the function takes besides, with defaults and bounds.
         experts: the fewest and the most task vectors it can merge; None for no limit.
         names_tasks: the function takes the experts' names as ``tasks``, for random numbers of their own.
-        statistics: what has to be measured on each expert's training pictures (``statistics.FISHER`` or ``GRAM``); the
-            function takes one mapping of tensors per expert after the task vectors. Empty for most methods.
+        statistics: what has to be measured on each expert's training pictures (``statistics.FISHER`` or ``GRAM``), or
+            learned for the experts together (``adaptive.COEFFICIENTS``); the function takes one mapping of tensors per
+            expert after the task vectors. Empty for most methods.
     """
 
     name: str
@@ -321,6 +323,18 @@ _ROWS = (
         coefficient="the regression mean",
         parameters=(Parameter("scale", "What the off-diagonal entries of Gₜ are multiplied by.", 0.9, 0, 1),),
         statistics=GRAM,
+    ),
+    Method(
+        name="adamerging",
+        title="AdaMerging",
+        summary="Learns a coefficient per task and depth on the unlabelled validation pictures: compare it on test.",
+        equation="τ = Σₜ λₜ⁽ˡ⁾ τₜ⁽ˡ⁾,  λ = argmin Σₜ E[H(p(y | x))] on validation pictures x of task t, without labels",
+        source="Yang et al., AdaMerging, ICLR 2024, arXiv 2310.02575 (layer-wise)",
+        function=adamerging_task_vectors,
+        grid=FIFTEEN,
+        coefficient="the sum of the task vectors, each with its learned coefficients",
+        experts=(2, None),
+        statistics=COEFFICIENTS,
     ),
 )
 METHODS: dict[str, Method] = {method.name: method for method in _ROWS}

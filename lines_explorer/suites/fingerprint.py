@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from lines_explorer.checkpoints import sha256, written_beside
 from lines_explorer.errors import ExplorerError
@@ -50,15 +51,30 @@ def path_sha256(path: Path) -> str:
     return files_sha256(shown)
 
 
-def without_key(file: Path, key: str) -> bytes:
-    """The file's bytes without the block of a top-level key of its YAML: what the file was before the key was added."""
+def without_key(file: Path, *keys: str) -> bytes:
+    """The file's bytes without the blocks of top-level keys of its YAML: what the file was before they were added."""
     kept, inside = [], False
     for line in file.read_bytes().splitlines(keepends=True):
         if line[:1].strip(b" \t#\r\n"):  # neither indented, nor a remark, nor empty
-            inside = line.startswith(key.encode() + b":")
+            inside = line.startswith(tuple(key.encode() + b":" for key in keys))
         if not inside:
             kept.append(line)
     return b"".join(kept)
+
+
+def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """File → its ``bytes`` and ``sha256``, from the folder's manifest.json; none without one.
+
+    Raises ExplorerError when it is damaged.
+    """
+    file = folder / "manifest.json"
+    if not file.exists():
+        return {}
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))["files"]
+        return {name: {"bytes": int(row["bytes"]), "sha256": str(row["sha256"])} for name, row in rows.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise ExplorerError(f"{file} is damaged ({fault!r}); reinstall it or rebuild it with `build-suite`.") from fault
 
 
 def _remembered(files: Sequence[tuple[str, Path]], read: Callable[[], str]) -> str:

@@ -299,6 +299,12 @@ RUN = Record(
         "decay": Field(Number(), "weight decay"),
     }
 )
+LEARNED = Record(
+    {
+        "tasks": Field(Texts(), "the experts that are merged, in any order", required=True),
+        "file": Field(PATH, "the coefficients, as `build-suite adamerging` wrote them", required=True),
+    }
+)
 SUITE = Record(
     {
         "name": Field(Text(), "a short name for the suite", required=True),
@@ -308,6 +314,7 @@ SUITE = Record(
         "runs": Field(Map(Items(RUN)), "task → further fine-tuning runs on it, for soups"),
         "text": Field(PATH, "safetensors with unit text vectors (classes, templates, D) of each task"),
         "statistics": Field(Map(PATH), "task → what `build-suite statistics` measured on its training pictures"),
+        "coefficients": Field(Map(LEARNED), "name → what `build-suite adamerging` learned for exactly these experts"),
         "tasks": Field(Map(TASK), "labelled pictures and their classes", required=True),
     }
 )

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lines_explorer.checkpoints import Tensors, metadata, read_safetensors, sha256
 from lines_explorer.errors import ExplorerError
@@ -18,7 +18,7 @@ from lines_explorer.suites import model as models
 from lines_explorer.suites import presets, weights
 from lines_explorer.suites.bill import MemoryBill, memory_bill
 from lines_explorer.suites.cache import cache_folder
-from lines_explorer.suites.fingerprint import path_sha256, without_key
+from lines_explorer.suites.fingerprint import path_sha256, read_manifest, without_key
 from lines_explorer.suites.heads import head_of_vectors, text_vectors
 from lines_explorer.suites.images import cached_images
 from lines_explorer.suites.sources import Source, open_source
@@ -37,8 +37,9 @@ class Suite:
 
     Attributes: ``name``, ``title``, ``folder``, ``architecture``, ``tasks`` (name → Task), ``experts`` (task → file,
     folder or place on the hub), ``runs`` (task → further fine-tuning runs of it), ``fine_tuned`` (name of an expert or
-    run → place), ``statistics`` (task → file, for the experts measured).  Raises ExplorerError when suite.yaml or
-    manifest.json is damaged; other files are checked when first read.
+    run → place), ``statistics`` (task → file, for the experts measured), ``coefficients`` (set of experts → file, of
+    AdaMerging).  Raises ExplorerError when suite.yaml or manifest.json is damaged; other files are checked when first
+    read.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -51,10 +52,11 @@ class Suite:
         self.tasks: dict[str, Task] = dict(self._description.tasks)
         self.experts: dict[str, Place] = dict(self._description.experts)
         self.statistics: dict[str, Path] = dict(self._description.statistics)
+        self.coefficients: dict[frozenset[str], Path] = dict(self._description.coefficients)
         self.runs: dict[str, tuple[Run, ...]] = dict(self._description.runs)
         further = {run.name: run.place for runs in self.runs.values() for run in runs}
         self.fine_tuned: dict[str, Place] = self.experts | further
-        self._manifest = _read_manifest(self.folder)
+        self._manifest = read_manifest(self.folder)
         self._hashes: dict[Place, str] = {}
         self._verified: set[Place] = set()
         self._images: dict[tuple[str, str], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -85,7 +87,8 @@ class Suite:
     def hash(self) -> str:
         """64 hex digits that change when suite.yaml, the weights, the text vectors or the data change.
 
-        Runs are left out, in suite.yaml too: a further run changes no number of what was there (see `hash_for`).
+        Runs and coefficients are left out, in suite.yaml too: a further one changes no number of what was there (see
+        `hash_for`).
         """
         description = self._description
         places = [description.config, description.weights, description.text, *self.experts.values()]
@@ -100,15 +103,23 @@ class Suite:
             if isinstance(found, Data)
         ]
         rows.sort()
-        rows.append(("suite.yaml", hashlib.sha256(without_key(self.folder / "suite.yaml", "runs")).hexdigest()))
+        described = without_key(self.folder / "suite.yaml", "runs", "coefficients")
+        rows.append(("suite.yaml", hashlib.sha256(described).hexdigest()))
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
-    def hash_for(self, experts: Sequence[str]) -> str:
-        """What results of a recipe of these experts and runs are kept under: `hash`, with the weights of the runs."""
+    def hash_for(self, experts: Sequence[str], method: str = "") -> str:
+        """What results of a recipe of these experts and runs are kept under.
+
+        It is `hash`, with the weights of the runs and, of a ``method`` that takes them, the coefficients.
+        """
+        from lines_explorer.suites.needs import learned_file
+
         runs = sorted(name for name in experts if name in self.fine_tuned and name not in self.experts)
-        if not runs:
+        learned = learned_file(self, method, experts)
+        places = [*(self.fine_tuned[name] for name in runs), *([learned] if learned else [])]
+        if not places:
             return self.hash
-        rows = [self.hash, *(self._sha256(self.fine_tuned[name]) for name in runs)]
+        rows = [self.hash, *map(self._sha256, places)]
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
     @cached_property
@@ -229,7 +240,7 @@ class Suite:
         used = [self._description.config, self._description.weights, self._description.text, *self.experts.values()]
         used += [run.place for runs in self.runs.values() for run in runs]
         used += [path for task in self.tasks.values() for path in (task.head, *task.splits.values())]
-        used += self.statistics.values()
+        used += [*self.statistics.values(), *self.coefficients.values()]
         unlisted = sorted({self._label(path) for path in used if isinstance(path, Path)} - set(self._manifest))
         return problems + [f"{name} is not in the manifest." for name in unlisted]
 
@@ -377,17 +388,6 @@ def _folders() -> dict[str, Path]:
     more = os.environ.get("LINES_EXPLORER_SUITES", "")
     roots = [ASSETS, *(Path(part) for part in more.split(os.pathsep) if part)]
     return {file.parent.name: file.parent for root in roots for file in sorted(root.glob("*/suite.yaml"))}
-
-
-def _read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    file = folder / "manifest.json"
-    if not file.exists():
-        return {}
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))["files"]
-        return {name: {"bytes": int(row["bytes"]), "sha256": str(row["sha256"])} for name, row in rows.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
-        raise ExplorerError(f"{file} is damaged ({fault!r}); reinstall it or rebuild it with `build-suite`.") from fault
 
 
 def _float32(tensor: torch.Tensor) -> torch.Tensor:

@@ -106,6 +106,7 @@ class Description:
     experts: Mapping[str, Place]
     tasks: Mapping[str, Task]
     statistics: Mapping[str, Path]
+    coefficients: Mapping[frozenset[str], Path]
     runs: Mapping[str, tuple[Run, ...]]
 
 
@@ -145,6 +146,7 @@ def read_description(folder: Path) -> Description:
         experts={name: paths.weights(top / "experts" / name, place) for name, place in experts.items()},
         tasks=tasks,
         statistics={name: paths.inside(top / "statistics" / name, path) for name, path in measured.items()},
+        coefficients=_coefficients(top / "coefficients", paths, content.get("coefficients", {}), experts),
         runs={name: _runs(top / "runs" / name, paths, name, rows) for name, rows in runs.items()},
     )
 
@@ -210,6 +212,23 @@ def _runs(where: Where, paths: _Paths, task: str, rows: Sequence[Mapping[str, An
         facts = {key: value for key, value in row.items() if key != "file"}
         runs.append(Run(f"{task}{RUN}{number}", place, facts))
     return tuple(runs)
+
+
+def _coefficients(
+    where: Where, paths: _Paths, rows: Mapping[str, Mapping[str, Any]], experts: Mapping[str, Place]
+) -> dict[frozenset[str], Path]:
+    """Experts merged → file; each set of experts has one."""
+    found: dict[frozenset[str], Path] = {}
+    for name, row in rows.items():
+        tasks, at = list(map(str, row["tasks"])), where / name / "tasks"
+        if unknown := [task for task in tasks if task not in experts]:
+            raise at.fail(f"names {unknown[0]}, which has no expert; known experts are {', '.join(experts)}")
+        if len(set(tasks)) < len(tasks):
+            raise at.fail(f"is {', '.join(tasks)}; name each expert once")
+        if frozenset(tasks) in found:
+            raise at.fail(f"is {', '.join(tasks)}, for which there are other coefficients already; keep one of the two")
+        found[frozenset(tasks)] = paths.inside(where / name / "file", row["file"])
+    return found
 
 
 def _task(where: Where, paths: _Paths, name: str, row: Mapping[str, Any]) -> Task:

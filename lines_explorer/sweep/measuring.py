@@ -46,9 +46,8 @@ def answers(engine: Engine, recipe: Recipe, tasks: Sequence[str], split: str) ->
             *_, last = engine.evaluator.run(recipe, missing)
         for (task, _), right in last.bits.items():
             share = last.seconds * len(right) / sum(score.total for score in last.scores)
-            engine.store.put(
-                engine.suite.hash_for(recipe.tasks), recipe.hash(), task, split, right, share, engine.precision
-            )
+            suite = engine.suite.hash_for(recipe.tasks, recipe.method)
+            engine.store.put(suite, recipe.hash(), task, split, right, share, engine.precision)
             found[task] = right
     return {task: found[task] for task in tasks}
 

@@ -9,6 +9,7 @@ Stages, each of which continues where it was interrupted:
   suite.yaml names a ``train`` split; new statistics make another suite, so ``results`` comes after;
 * ``results``: evaluate what ships (validation lines, test at the chosen points) and write the card;
 * ``all``: all of these in turn;
+* ``adamerging --tasks all``: learn AdaMerging's coefficients of a set of experts (see ``adamerging.py``);
 * ``runs --task T``: fine-tune one task several times more, for soups (see ``runs.py``);
 * ``own FOLDER``: ``FOLDER/TASK/CLASS/*.png`` becomes a suite on the embedded base (see ``own.py``).
 """
@@ -147,6 +148,10 @@ def parser() -> argparse.ArgumentParser:
             verb.add_argument("--tasks", help="comma-separated tasks (default: every expert)")
         if stage in ("experts", "all"):
             verb.add_argument("--tasks", default=",".join(data.TASKS), help="comma-separated tasks")
+    learned = verbs.add_parser("adamerging", help="AdaMerging's coefficients of one set of experts")
+    learned.add_argument("--out", type=Path, default=ASSETS / NAME, help="folder of the suite")
+    learned.add_argument("--tasks", default="all", help="comma-separated experts to merge (default: all)")
+    learned.add_argument("--steps", type=int, default=500, help="steps of Adam")
     runs = verbs.add_parser("runs", help="further fine-tuning runs of one task, for soups")
     runs.add_argument(
         "--out", type=Path, default=ASSETS / NAME, help="folder of the suite, which has the task's expert"
@@ -171,6 +176,12 @@ def main(argv: Sequence[str]) -> int:
             from lines_explorer.training.own import build_own
 
             build_own(options.folder, options.out, expert.Recipe(steps=options.steps))
+            return 0
+        if options.stage == "adamerging":
+            from lines_explorer.training.adamerging import Plan, build_adamerging
+
+            tasks = None if options.tasks == "all" else options.tasks.split(",")
+            build_adamerging(options.out, tasks, Plan(steps=options.steps))
             return 0
         if options.stage == "runs":
             from lines_explorer.training.runs import add_runs

@@ -50,6 +50,11 @@ def test_what_is_loaded_is_the_methods_merge(backend: Backend, method: str) -> N
         (Recipe("tiny", ALL, "della", {"p": 0.05}), "choose epsilon at most 0.1"),
         (Recipe("tiny", ALL, "fisher"), "has no statistics of any expert.*run `python -m lines_explorer build-suite"),
         (Recipe("tiny", ALL, "regmean", {"scale": 0.5}), "has no statistics of any expert"),
+        (
+            Recipe("tiny", ALL, "adamerging"),
+            "no AdaMerging coefficients of exactly these experts.*adamerging --tasks all",
+        ),
+        (Recipe("tiny", ALL[:1], "adamerging"), "AdaMerging merges at least 2 experts, not 1"),
     ],
 )
 def test_bad_recipes_are_refused_and_leave_the_model_alone(backend: Backend, recipe: Recipe, message: str) -> None:

@@ -10,7 +10,7 @@ from torch import tensor
 
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
-from lines_explorer.merging.adaptive import layerwise_sum, mean_entropy
+from lines_explorer.merging.adaptive import adamerging_task_vectors, layerwise_sum, mean_entropy
 from lines_explorer.merging.statistics import fisher_task_vectors, regmean_task_vectors
 
 quick = settings(deadline=None, max_examples=20)
@@ -128,3 +128,43 @@ def test_layerwise_sum_refuses_what_does_not_fit():
             layerwise_sum(taus, torch.ones(shape), POSITION)
     with pytest.raises(ExplorerError, match="lacks 'b'"):
         layerwise_sum([taus[0], {"w": taus[1]["w"]}], torch.ones(2, 4), POSITION)
+
+
+def test_adamerging_by_hand():
+    taus = [{"w": tensor([1.0, 2.0]), "b": tensor([3.0])}, {"w": tensor([10.0, 0.0]), "b": tensor([5.0])}]
+    learned = [{"w": tensor(0.5), "b": tensor(2.0)}, {"w": tensor(0.25), "b": tensor(0.0)}]
+    merged = adamerging_task_vectors(taus, learned)
+    assert merged["w"].tolist() == [3.0, 1.0] and merged["b"].tolist() == [6.0]
+
+
+@given(st.integers(1, 4), st.integers(0, 20), st.permutations(range(4)))
+def test_adamerging_is_the_layerwise_sum_in_any_order(number, seed, order):
+    taus = task_vectors(number, seed)
+    learned = torch.rand(number, 4, generator=torch.Generator().manual_seed(seed))
+    by_name = [{key: row[place] for key, place in POSITION.items()} for row in learned]
+    merged, expected = adamerging_task_vectors(taus, by_name), layerwise_sum(taus, learned, POSITION)
+    order = [place for place in order if place < number]
+    turned = adamerging_task_vectors([taus[i] for i in order], [by_name[i] for i in order])
+    for key, total in merged.items():
+        assert torch.allclose(total, expected[key], atol=1e-6) and torch.allclose(total, turned[key], atol=1e-6)
+
+
+@given(st.floats(0, 1), st.integers(0, 20))
+def test_adamerging_with_one_coefficient_is_task_arithmetic(value, seed):
+    taus = task_vectors(3, seed)
+    merged = adamerging_task_vectors(taus, [dict.fromkeys(POSITION, tensor(value))] * 3)
+    total = METHODS["sum"].merge(taus)
+    assert all(torch.allclose(merged[key], value * total[key], atol=1e-6) for key in total)
+
+
+def test_adamerging_needs_its_coefficients():
+    taus = task_vectors(2)
+    good = dict.fromkeys(POSITION, tensor(0.3))
+    for bad, message in [
+        ([good], "of each of 2 experts, but 1 are given; learn them in a suite with `build-suite adamerging`"),
+        ([good, {"w": tensor(0.3)}], "Expert 2 has no single coefficient for tensor 'b'"),
+        ([good, good | {"b": torch.ones(3)}], "Expert 2 has no single coefficient for tensor 'b'"),
+        ([good, good | {"w": tensor(math.nan)}], "not finite"),
+    ]:
+        with pytest.raises(ExplorerError, match=message):
+            adamerging_task_vectors(taus, bad)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lines_explorer.errors import ExplorerError
-from lines_explorer.merging import METHODS, NEGATIVE, Parameter, apply, standard
+from lines_explorer.merging import COEFFICIENTS, METHODS, NEGATIVE, Parameter, apply, standard
 from lines_explorer.merging.statistics import FISHER
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant
@@ -38,7 +38,8 @@ def measured(name: str, number: int, tasks=None) -> dict:
         generator = torch.Generator().manual_seed(sum(map(ord, str(task))))
         squares = {key: torch.rand(t.shape, generator=generator) for key, t in task_vectors(1)[0].items()}
         inputs = torch.randn(9, 5, generator=generator)
-        rows.append(squares if kind == FISHER else {"w": inputs.T @ inputs})
+        weights = {key: torch.rand((), generator=generator) for key in task_vectors(1)[0]}
+        rows.append({FISHER: squares, COEFFICIENTS: weights}.get(kind, {"w": inputs.T @ inputs}))
     return {"statistics": rows} if kind else {}
 
 
@@ -205,7 +206,14 @@ def test_standard_recipes_leave_out_defaults_and_type_the_rest():
         standard(Recipe("s", ("a",), "ties", {"q": 1}))
 
 
-@pytest.mark.parametrize(("name", "message"), [("fisher", "of each of 2 experts, but 0"), ("regmean", "the Gram mat")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fisher", "of each of 2 experts, but 0"),
+        ("regmean", "the Gram mat"),
+        ("adamerging", "of each of 2 experts, but 0"),
+    ],
+)
 def test_methods_that_need_statistics_say_so(name, message):
     with pytest.raises(ExplorerError, match=f"needs the .*{message}|needs {message}"):
         METHODS[name].merge(task_vectors(2))

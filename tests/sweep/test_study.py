@@ -138,6 +138,19 @@ def test_what_is_impossible_is_told_and_does_not_stop_the_rest(
     assert "## Robust fine-tuning" in text
 
 
+def test_adamerging_is_studied_where_it_was_learned_and_refused_where_not(
+    adaptive_suite_folder: Path, tiny_suite_folder: Path, tmp_path: Path
+) -> None:
+    small = Asked(("merge",), methods=("sum", "adamerging"), kinds=("lines",))
+    for number, folder in enumerate((adaptive_suite_folder, tiny_suite_folder)):
+        engine = Engine(open_suite(folder), "cpu", Store(":memory:"))
+        data = study(engine, tmp_path / str(number) / "RESULTS.md", small).data
+        text = (tmp_path / str(number) / "RESULTS.md").read_text(encoding="utf-8")
+        assert "adamerging of 3" in text
+        assert {row["label"] for row in data["differences"]} >= ({"adamerging of 3"} if number == 0 else {"sum of 3"})
+        assert ["build-suite adamerging" in sentence for sentence in data["refused"]] == [True] * number
+
+
 def test_suites_without_runs_or_shifts_have_fewer_settings(tiny_suite_folder: Path, tmp_path: Path) -> None:
     suite = open_suite(tiny_suite_folder)
     assert {setting.name for setting in plan(suite, SMALL)} == {"edit", "merge", "robustness", "negation"}

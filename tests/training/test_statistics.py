@@ -141,7 +141,7 @@ def test_the_loss_of_storing_is_harmless(suite, exact, method, bound):
 
 def test_both_methods_are_evaluated_and_differ(suite):
     engine = Engine(suite, "cpu", Store(":memory:"))
-    assert engine.refused == {}
+    assert not {"fisher", "regmean"} & engine.refused.keys()
     vectors = {}
     for method in ("average", "fisher", "regmean"):
         recipe = Recipe("tiny", ALL, method, schedule=constant(1.0))
