@@ -9,6 +9,7 @@ import plotly
 
 from lines_explorer.engine import Engine
 from lines_explorer.merging import METHODS
+from lines_explorer.suites.needs import only_sets
 from lines_explorer.ui import guide_panel, pictures, style, texts, texts_modes
 from lines_explorer.ui.controls import STATIC, control_names, escape, in_mode, make_controls
 from lines_explorer.ui.handlers import Desk
@@ -70,10 +71,17 @@ def boot(desk: Desk) -> str:
     data |= {"buttons": texts.BUTTONS, "surface_texts": texts.SURFACE, "free_texts": texts.FREE_WORDS}
     data |= {"presets": texts.PRESETS, "hideable": HIDEABLE, "limits": LIMITS, "blocks": desk.blocks}
     data |= {"methods": method_table(desk.catalogue.refused), "method_texts": texts.METHOD_WORDS}
-    data |= {"experts": {name: (*method.experts, texts.needs(*method.experts)) for name, method in METHODS.items()}}
+    data |= {"experts": {name: _mergeable(desk, name) for name in METHODS}}
     data |= {"panels": {name: title for name, (title, _) in texts.PANELS.items()}, "figures": FIGURES}
     data |= guide_panel.boot(desk.guide)
     return json.dumps(data | {"modes": {mode: desk.catalogue.default(mode).as_json() for mode in MODES}})
+
+
+def _mergeable(desk: Desk, name: str) -> dict[str, Any]:
+    """Which experts a method merges: how many, of which sets (None: any), and the sentences when it does not."""
+    (fewest, most), sets = METHODS[name].experts, only_sets(desk.suite, name)
+    only = texts.only(sets, len(desk.suite.experts)) if sets else ""
+    return {"fewest": fewest, "most": most, "needs": texts.needs(fewest, most), "sets": sets or None, "only": only}
 
 
 def _words(mode: str) -> dict[str, Any]:

@@ -183,6 +183,12 @@ def needs(fewest: int, most: int | None) -> str:
     return f"Merges exactly {most} experts." if fewest == most else f"Merges at least {fewest} experts."
 
 
+def only(sets: Sequence[Sequence[str]], experts: int) -> str:
+    """Which sets of experts a method was made for that learns something for each, of so many ``experts`` in all."""
+    words = [f"all {experts}" if len(one) == experts else ", ".join(one) for one in sets]
+    return f"Merges only what its coefficients were learned for (`build-suite adamerging`): {'; or '.join(words)}."
+
+
 def setting(schedule: Schedule) -> str:
     """``LiNeS at α = 0.3, β = 0.7``, ``A constant λ = 0.5`` or ``A drawn λ from 0.3 to 1``."""
     if schedule.kind == FREE:

@@ -71,8 +71,9 @@ def test_methods_without_statistics_are_greyed_out(open_page):
     visit = open_page("#mode=many&tasks=shapes,colours&method=sum")
     visit.rest("mode=many")
     off = "[...document.querySelectorAll('#lx-method input:disabled')].map((input) => input.value)"
-    assert visit.page.evaluate(off) == ["fisher", "regmean"]
+    assert visit.page.evaluate(off) == ["fisher", "regmean", "adamerging"]
     said = visit.page.inner_text('[data-lx="refused"]')
-    assert said.startswith("Greyed out: Fisher merging, RegMean.") and "build-suite statistics" in said
+    assert said.startswith("Greyed out: Fisher merging, RegMean, AdaMerging.") and "build-suite statistics" in said
+    assert "build-suite adamerging" in said
     refused = open_page("#mode=many&tasks=shapes,colours&method=fisher")
     refused.until("document.querySelector('[data-lx=problems]').textContent.includes('The page shows method = sum')")

@@ -13,9 +13,12 @@ from test_scripts import CONTROLS, FREE, run
 
 from lines_explorer.commands.arguments import METHOD_NAMES
 from lines_explorer.commands.options import parse_parameters
+from lines_explorer.engine import Engine, Store
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS, standard
+from lines_explorer.suites import Suite
 from lines_explorer.ui import layout, texts
+from lines_explorer.ui.handlers import Desk
 from lines_explorer.ui.links import Links, Page
 from lines_explorer.ui.methods import method_table, read_parameters
 from lines_explorer.ui.view import Catalogue
@@ -157,3 +160,24 @@ def test_numbers_typed_into_a_parameter():
 
 def test_switches_are_off_as_their_hint_says():
     assert all(p.default is False for m in METHODS.values() for p in m.parameters if isinstance(p.default, bool))
+
+
+def test_adamerging_is_offered_for_the_sets_it_learned(adaptive_suite_folder, ask):
+    desk = Desk(Engine(Suite(adaptive_suite_folder), "cpu", Store(":memory:")))
+    boot = json.loads(layout.boot(desk))
+    assert boot["methods"]["adamerging"]["refused"] is None
+    row = boot["experts"]["adamerging"]
+    assert row["sets"] == [["shapes", "colours", "places"], ["shapes", "places"]]
+    assert row["only"].endswith("(`build-suite adamerging`): all 3; or shapes, places.")
+    chosen = [["places", "shapes"], ["shapes", "colours", "places"], ["shapes", "colours"], ["shapes"]]
+    said = run("c.map((tasks) => LX.unmergeable(row, tasks))", row=row, c=chosen)
+    assert said == ["", "", row["only"], "Merges at least 2 experts."]
+    assert run("c.map((tasks) => LX.unmergeable(row, tasks))", row=boot["experts"]["sum"], c=chosen) == [""] * 4
+    view = desk.catalogue.read(MANY.as_json() | {"method": "adamerging", "tasks": ["shapes", "colours"]})
+    assert "no AdaMerging coefficients of exactly these experts: colours, shapes" in json.dumps(desk.live(ask(view)))
+
+
+def test_a_suite_without_coefficients_refuses_adamerging(desk):
+    boot = json.loads(layout.boot(desk))
+    assert "build-suite adamerging --tasks all" in boot["methods"]["adamerging"]["refused"]
+    assert boot["experts"]["adamerging"]["sets"] is None and boot["experts"]["slerp"]["most"] == 2

@@ -98,7 +98,7 @@
   const moved = () => {
     forget();
     const { mode, schedule, norms } = S.controls, old = S.view;
-    LX.offerMethods(boot.experts, S.controls.tasks.length), LX.syncParameters();
+    LX.offerMethods(boot.experts, S.controls.tasks), LX.syncParameters();
     Object.assign(document.body.dataset, { lxMode: mode, lxSchedule: schedule, lxNorms: String(Boolean(norms)) });
     LX.showRuns(Object.keys(boot.runs).indexOf(S.controls.target_soup));
     if (schedule === "free" && old && old.schedule !== "free" && !given && LX.complete(old)) takeOver(old);

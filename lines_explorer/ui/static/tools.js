@@ -38,13 +38,19 @@
     sheet.textContent = places.length ? `${places.join(",")}{display:none !important}` : "";
   };
 
-  /* Offers only the methods that merge as many experts as are ticked; the one chosen stays, and is refused in words. */
-  LX.offerMethods = (bounds, count) => {
+  /* Why the experts that are ticked cannot be merged so: too few, too many, or (of `sets`) none; "" when they can. */
+  LX.unmergeable = ({ fewest, most, needs, sets, only }, tasks) => {
+    if (tasks.length < fewest || tasks.length > (most ?? Infinity)) return needs;
+    const same = (set) => set.length === tasks.length && set.every((task) => tasks.includes(task));
+    return !sets || sets.some(same) ? "" : only;
+  };
+
+  /* Offers only the methods that can merge the experts that are ticked; the one chosen stays, and is refused in words. */
+  LX.offerMethods = (bounds, tasks) => {
     for (const choice of document.querySelectorAll('#lx-method input[type="radio"]')) {
-      const [fewest, most, needs] = bounds[choice.value] ?? [1, null, ""];
-      const takes = count >= fewest && count <= (most ?? Infinity);
-      choice.disabled = !takes && !choice.checked;
-      choice.closest("label").title = takes ? "" : needs;
+      const why = bounds[choice.value] ? LX.unmergeable(bounds[choice.value], tasks) : "";
+      choice.disabled = why !== "" && !choice.checked;
+      choice.closest("label").title = why;
     }
   };
 
