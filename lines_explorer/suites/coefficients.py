@@ -18,6 +18,7 @@ import torch
 from lines_explorer.checkpoints import sha256
 from lines_explorer.errors import ExplorerError
 from lines_explorer.layers import layout_of
+from lines_explorer.recipe import task_of
 
 if TYPE_CHECKING:
     from lines_explorer.suites.suite import Suite
@@ -33,6 +34,8 @@ def missing_coefficients(suite: Suite, tasks: Sequence[str]) -> str | None:
     """The sentence that says that nothing was learned for exactly these experts, and what to run; None when it was."""
     if frozenset(tasks) in suite.coefficients:
         return None
+    if runs := [task for task in tasks if task not in suite.experts]:
+        return f"AdaMerging learns for experts, not for further runs: merge {task_of(runs[0])} instead of {runs[0]}."
     return (
         f"Suite {suite.name} has no AdaMerging coefficients of exactly these experts: {', '.join(tasks)}; "
         f"{remedy(suite, tasks)} with the suite's folder."

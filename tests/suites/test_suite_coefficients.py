@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from runs_suite import write_runs_suite
 from tiny import write_manifest
 
 from lines_explorer.engine import Engine, Store
@@ -19,7 +20,7 @@ from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import constant, lines
 from lines_explorer.suites import Suite
 from lines_explorer.suites.coefficients import read_coefficients
-from lines_explorer.suites.needs import learned_file, only_sets
+from lines_explorer.suites.needs import learned_file, only_sets, unmet
 from lines_explorer.suites.task import read_description
 
 ALL = ("colours", "places", "shapes")
@@ -143,6 +144,13 @@ def test_a_file_that_is_lost_or_not_the_manifests_is_refused(folder: Path) -> No
     (folder / "coefficients/all.json").unlink()
     with pytest.raises(ExplorerError, match="all.json is missing; run"):
         read_coefficients(Suite(folder), ALL)
+
+
+def test_runs_are_not_learned_for(tiny_suite_folder: Path, tmp_path: Path) -> None:
+    suite = Suite(write_runs_suite(tiny_suite_folder, tmp_path / "tiny", {"shapes": 2}))
+    assert unmet(suite, "adamerging", ("places", "shapes/1")) == (
+        "AdaMerging learns for experts, not for further runs: merge shapes instead of shapes/1."
+    )
 
 
 ROW = {"tasks": ["shapes", "places"], "file": "coefficients/x.json"}
