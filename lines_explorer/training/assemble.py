@@ -122,8 +122,9 @@ def task_row(task: TaskData) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path) -> None:
-    """``manifest.json``: bytes and sha256 of every other file of the suite."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    """``manifest.json``: bytes and sha256 of every other file of the suite, but for hidden ones (checkpoints)."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    files = sorted(path for path in found if path.name != MANIFEST)
     rows = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files
     }
