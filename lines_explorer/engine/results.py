@@ -106,17 +106,21 @@ StoredAnswers = Callable[[Recipe, Sequence[str], str], Mapping[str, np.ndarray]]
 def write_results(
     path: str | Path, suite_hash: str, split: str, evaluations: Iterable[Evaluation],
     stored_answers: StoredAnswers | None = None, precision: str = FLOAT32,
+    hash_of: Callable[[Recipe], str] | None = None,
 ) -> int:  # fmt: skip
     """Writes complete evaluations as a results file that `Store.seed` reads; returns the number of rows.
 
     ``stored_answers`` (such as `Engine.stored_answers`) adds what is known image by image, eight images to a byte.
+    ``hash_of`` says under which hash a recipe's results are kept, where that is not the suite's (`Suite.hash_for`).
     """
     rows = []
     for evaluation in evaluations:
         complete = [score for score in evaluation.scores.values() if score.complete]
+        kept = hash_of(evaluation.recipe) if hash_of else suite_hash
         known = stored_answers(evaluation.recipe, [s.task for s in complete], split) if stored_answers else {}
         for score in complete:
             row = {"recipe": evaluation.recipe.as_dict(), "task": score.task, "correct": score.correct, "n": score.n}
+            row |= {"suite": kept} if kept != suite_hash else {}
             if score.task in known:
                 row["bits"] = base64.b64encode(np.packbits(known[score.task])).decode("ascii")
             rows.append(row)

@@ -300,4 +300,4 @@ def _shipped_rows(content: dict) -> Iterable[tuple[Key, Row]]:
         wrong = shipped.bits is not None and len(shipped.bits) != (shipped.n + 7) // 8
         if wrong or shipped.bits is not None and int(shipped.right().sum()) != shipped.correct:
             raise ValueError(f"the bits of {row['task']} are not {shipped.correct} right of {shipped.n}")
-        yield (suite, hashes[text], row["task"], split, precision), shipped
+        yield (row.get("suite", suite), hashes[text], row["task"], split, precision), shipped

@@ -114,14 +114,21 @@ def compute(engine: Engine) -> None:
     experts = {task: Recipe(engine.suite.name, (task,), schedule=constant(1.0)) for task in engine.suite.experts}
     wanted = dict.fromkeys([Recipe.base(engine.suite.name), *experts.values(), *chosen.values()])
     test = list(_evaluated(engine, wanted, "test"))
-    write_results(folder / "validation.json", engine.suite.hash, "validation", validation, engine.stored_answers)
-    write_results(folder / "test.json", engine.suite.hash, "test", test, engine.stored_answers)
+    _write(engine, folder / "validation.json", "validation", validation)
+    _write(engine, folder / "test.json", "test", test)
     for task, expert in experts.items():
         for shift in engine.suite.tasks[task].shifts:
             recipes = [Recipe.base(engine.suite.name), expert, chosen[f"{task}: LiNeS"], chosen[f"{task}: constant"]]
             recipes += shifted_recipes(engine, task)
             rows = [engine.evaluate(recipe, [task], shift) for recipe in dict.fromkeys(recipes)]
-            write_results(folder / f"{task}-{shift}.json", engine.suite.hash, shift, rows, engine.stored_answers)
+            _write(engine, folder / f"{task}-{shift}.json", shift, rows)
+
+
+def _write(engine: Engine, path: Path, split: str, evaluations: Sequence[Evaluation]) -> None:
+    def hash_of(recipe: Recipe) -> str:
+        return engine.suite.hash_for(recipe.tasks, recipe.method)
+
+    write_results(path, engine.suite.hash, split, evaluations, engine.stored_answers, hash_of=hash_of)
 
 
 def _evaluated(engine: Engine, recipes: dict[Recipe, None], split: str) -> Iterator[Evaluation]:
