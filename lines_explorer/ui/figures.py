@@ -230,7 +230,7 @@ def _mark(role: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> dic
     trace = {"type": "scatter", "mode": "markers+text", "x": [x], "y": [y], "meta": role}
     trace["hovertemplate"] = hover_of(family)
     side = "bottom left" if role == "base" and point["control"] else "bottom right"
-    trace |= {"text": [f"<b>{role}</b>"], "textposition": side, "textfont": {"color": colour, "size": 13}}
+    trace |= {"text": [f"<b>{role}</b>"], "textposition": side, "textfont": {"color": style.INK, "size": 13}}
     trace |= {"marker": mark | {"color": colour}, "error_y": _error(point["target"], colour)}
     if point["control"]:
         trace["error_x"] = _error(point["control"], colour)

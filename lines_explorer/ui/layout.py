@@ -248,7 +248,8 @@ def _connect(page: gr.Blocks, desk: Desk, hub: gr.HTML, controls: dict[str, Any]
     for mode, row in MODES.items():
         if "gamma" in row.limits:
             knob, alpha, beta = (controls[row.controls.get(name, name)] for name in ("gamma", "alpha", "beta"))
-            knob.input(None, [knob], [alpha, beta], js=f"(g) => window.LinesExplorer.fromKnob('{mode}', g)")
+            from_knob = f"(...v) => window.LinesExplorer.fromKnob('{mode}', ...v)"
+            knob.input(None, [knob, alpha, beta], [alpha, beta], js=from_knob)
             for free in (alpha, beta):
                 to_knob = f"(...v) => window.LinesExplorer.toKnob('{mode}', ...v)"
                 free.input(None, [alpha, beta, knob], [knob], js=to_knob)

@@ -28,9 +28,9 @@
   /* A figure was drawn for the first time: listen to it. */
   LX.link = (name, host) => {
     if (!far[name]) return;
-    host.on("plotly_hover", ({ points: [mark] }) => {
-      const { family, schedule } = LX.linked() ?? {};
-      if (family) point(family.key, LX.pointUnder(name, mark, family, schedule));
+    host.on("plotly_hover", (event) => {
+      const { family, schedule } = LX.linked() ?? {}, mark = event.points?.[0]; // none between the marks
+      if (family && mark) point(family.key, LX.pointUnder(name, mark, family, schedule));
     });
     host.on("plotly_unhover", () => point(null, null));
   };

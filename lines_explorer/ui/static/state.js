@@ -38,7 +38,9 @@
 
   /* A mode's LiNeS line goes straight from node to node, each [knob, α, β]. */
   const pieces = (mode) => LX.modes[mode].nodes.slice(1).map((end, i) => [LX.modes[mode].nodes[i], end]);
-  LX.fromKnob = (mode, knob) => {
+  LX.fromKnob = (mode, typed, alpha, beta) => {
+    if (!Number.isFinite(typed)) return [alpha, beta]; // an emptied box
+    const knob = LX.clamp(typed, pieces(mode)[0][0][0], pieces(mode).at(-1)[1][0]);
     const [[k, a, b], [k1, a1, b1]] = pieces(mode).find(([, [end]]) => knob <= end) ?? pieces(mode).at(-1);
     const t = (knob - k) / (k1 - k);
     return [tidy(a + t * (a1 - a)), tidy(b + t * (b1 - b))];
