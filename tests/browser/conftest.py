@@ -55,6 +55,15 @@ def engine(tiny_suite_folder: Path) -> Watched:
 
 
 @pytest.fixture(scope="module")
+def runs_engine(runs_suite_folder: Path) -> Watched:
+    """The tiny suite with several runs of its tasks; base and experts are known."""
+    engine = Watched(open_suite(runs_suite_folder), "cpu", Store(":memory:"))
+    engine.zero_shot()
+    engine.experts()
+    return engine
+
+
+@pytest.fixture(scope="module")
 def address(engine: Watched) -> Iterator[str]:
     page = layout.build_page(engine)
     page.queue(api_open=False)

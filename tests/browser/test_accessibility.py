@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-
-from lines_explorer.engine import Store
-from lines_explorer.suites import open_suite
 
 FIGURES = ".lx-figure .svg-container"  # Plotly lays its layers over each other: axe cannot tell what is below a word
 NOT_OURS = "footer"  # Gradio's own
@@ -51,12 +46,9 @@ CONTRASTS = """() => {
 
 
 @pytest.fixture(scope="module")
-def engine(watched: Callable[..., Any], runs_suite_folder: Path) -> Any:
-    engine = watched(open_suite(runs_suite_folder), "cpu", Store(":memory:"))
-    engine.zero_shot()
-    engine.experts()
-    engine.single_task_curve("shapes")  # its expert's answers on every task, which evidence speaks of
-    return engine
+def engine(runs_engine: Any) -> Any:
+    runs_engine.single_task_curve("shapes")  # its expert's answers on every task, which evidence speaks of
+    return runs_engine
 
 
 def found(visit) -> list[str]:

@@ -20,11 +20,8 @@ MODE = "#lx-mode input[value={0}]"
 
 
 @pytest.fixture(scope="module")
-def engine(watched: Callable[..., Any], runs_suite_folder: Path) -> Any:
-    engine = watched(open_suite(runs_suite_folder), "cpu", Store(":memory:"))
-    engine.zero_shot()
-    engine.experts()
-    return engine
+def engine(runs_engine: Any) -> Any:
+    return runs_engine
 
 
 def test_robustness(visit) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lines_explorer.engine import Store
-from lines_explorer.suites import open_suite
 from lines_explorer.ui.modes import MODES
 
 WIDTHS, SCHEMES = (1440, 1024, 390), ("light", "dark")
@@ -25,11 +22,8 @@ SETTLED = """([width, dark]) => {
 
 
 @pytest.fixture(scope="module")
-def engine(watched: Callable[..., Any], runs_suite_folder: Path) -> Any:
-    engine = watched(open_suite(runs_suite_folder), "cpu", Store(":memory:"))
-    engine.zero_shot()
-    engine.experts()
-    return engine
+def engine(runs_engine: Any) -> Any:
+    return runs_engine
 
 
 @pytest.fixture
