@@ -97,7 +97,8 @@ def average_task_vectors(task_vectors: Sequence[Tensors]) -> dict[str, Tensor]:
 def norm_ratio(task_vectors: Sequence[Tensors], merged: Tensors) -> float:
     """The α of multi-task LiNeS: (1/T)·‖Σₜ τₜ‖₁ / ‖τ_MTL‖₁ over whole vectors, so 1/T for a plain sum.
 
-    The norms are accumulated in float64.
+    The norms are accumulated in float64, and their quotient is rounded to six significant digits: a method's last
+    digits depend on the number of threads, and results are kept under the α that made them.
 
     Raises:
         ExplorerError: names or shapes differ, a value is not finite, or the merged task vector is zero.
@@ -107,7 +108,8 @@ def norm_ratio(task_vectors: Sequence[Tensors], merged: Tensors) -> float:
     norm = _l1_norm(merged, "the merged task vector")
     if norm == 0:
         raise ExplorerError("The merged task vector is zero, so alpha has no norm ratio; set alpha by hand.")
-    return _l1_norm(total, "the sum of the task vectors") / norm / len(task_vectors)
+    quotient = _l1_norm(total, "the sum of the task vectors") / norm
+    return float(f"{quotient:.6g}") / len(task_vectors)
 
 
 def _l1_norm(tensors: Tensors, whose: str) -> float:
