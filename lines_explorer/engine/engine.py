@@ -243,7 +243,7 @@ class Engine:
         return tuple(task for task in having if task in wanted)
 
     def _stored(self, recipe: Recipe, tasks: Sequence[str], split: str) -> dict[str, Row]:
-        suite, digest = self.suite.hash_for(recipe.tasks, recipe.method), standard(recipe).hash()
+        suite, digest = self.suite.hash_of(recipe), standard(recipe).hash()
         rows = {task: self.store.get(suite, digest, task, split, self.precision) for task in tasks}
         return {task: row for task, row in rows.items() if row is not None}
 
@@ -324,7 +324,7 @@ class Engine:
             if task not in kept:
                 kept.add(task)
                 share = progress.seconds * len(right) / total
-                suite = self.suite.hash_for(run.recipe.tasks, run.recipe.method)
+                suite = self.suite.hash_of(run.recipe)
                 self.store.put(suite, run.recipe.hash(), task, split, right, share, self.precision)
 
     def _begin(self, task: str, split: str, row: Row | None) -> TaskScore:

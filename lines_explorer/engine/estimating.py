@@ -173,7 +173,7 @@ class Nearest:
 
     def _bits(self, point: Recipe, sizes: Mapping[str, int], split: str) -> Mapping[str, np.ndarray] | None:
         """The point's right answers on every task, or None where one of them is not known image by image."""
-        suite, digest, bits = self._suite.hash_for(point.tasks, point.method), point.hash(), {}
+        suite, digest, bits = self._suite.hash_of(point), point.hash(), {}
         for task, size in sizes.items():
             row = self._store.get(suite, digest, task, split, self._precision)
             right = None if row is None else row.right()

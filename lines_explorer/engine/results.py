@@ -111,7 +111,7 @@ def write_results(
     """Writes complete evaluations as a results file that `Store.seed` reads; returns the number of rows.
 
     ``stored_answers`` (such as `Engine.stored_answers`) adds what is known image by image, eight images to a byte.
-    ``hash_of`` says under which hash a recipe's results are kept, where that is not the suite's (`Suite.hash_for`).
+    ``hash_of`` says under which hash a recipe's results are kept, where that is not the suite's (`Suite.hash_of`).
     """
     rows = []
     for evaluation in evaluations:

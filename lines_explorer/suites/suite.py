@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lines_explorer.checkpoints import Tensors, metadata, read_safetensors, sha256
 from lines_explorer.errors import ExplorerError
-from lines_explorer.recipe import task_of
+from lines_explorer.recipe import Recipe, task_of
 from lines_explorer.suites import model as models
 from lines_explorer.suites import presets, weights
 from lines_explorer.suites.bill import MemoryBill, memory_bill
@@ -121,6 +121,11 @@ class Suite:
             return self.hash
         rows = [self.hash, *map(self._sha256, places)]
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+    def hash_of(self, recipe: Recipe) -> str:
+        """What a recipe's results are kept under: `hash_for` of its canonical form (all λ = 0 are the base)."""
+        recipe = recipe.canonical()
+        return self.hash_for(recipe.tasks, recipe.method)
 
     @cached_property
     def image_size(self) -> int:

@@ -46,7 +46,7 @@ def answers(engine: Engine, recipe: Recipe, tasks: Sequence[str], split: str) ->
             *_, last = engine.evaluator.run(recipe, missing)
         for (task, _), right in last.bits.items():
             share = last.seconds * len(right) / sum(score.total for score in last.scores)
-            suite = engine.suite.hash_for(recipe.tasks, recipe.method)
+            suite = engine.suite.hash_of(recipe)
             engine.store.put(suite, recipe.hash(), task, split, right, share, engine.precision)
             found[task] = right
     return {task: found[task] for task in tasks}

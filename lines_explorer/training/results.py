@@ -125,9 +125,7 @@ def compute(engine: Engine) -> None:
 
 
 def _write(engine: Engine, path: Path, split: str, evaluations: Sequence[Evaluation]) -> None:
-    def hash_of(recipe: Recipe) -> str:
-        return engine.suite.hash_for(recipe.tasks, recipe.method)
-
+    hash_of = engine.suite.hash_of
     write_results(path, engine.suite.hash, split, evaluations, engine.stored_answers, hash_of=hash_of)
 
 

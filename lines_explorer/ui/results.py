@@ -142,7 +142,7 @@ class Results:
         """The numbers of a recipe on all that the view scores if they are stored; what was read once is kept."""
         if recipe is None:
             return None
-        key = (self.engine.suite.hash_for(recipe.tasks, recipe.method), recipe, view.mode, view.targets)
+        key = (self.engine.suite.hash_of(recipe), recipe, view.mode, view.targets)
         if key not in self._kept and (evaluations := self.whole(view, recipe)):
             if len(self._kept) >= MOST_KEPT:
                 self._kept.clear()

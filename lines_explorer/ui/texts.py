@@ -70,7 +70,7 @@ SURFACE = {
     "score": "2 × target + control, both normalized: the paper’s rule for one task. For many it is the target alone.",
     "none": "nothing evaluated yet",
     "no_control": "no task is left out as control",
-    "missing": "{missing} cells are not evaluated.",
+    "missing": "Cells still to evaluate: {missing}.",
     "fill": "Evaluate them",
 }
 DIFFERENCE = {
@@ -172,7 +172,7 @@ PHRASES = {
     "tick": "Tick at least one task to merge.",
     "run": "Tick at least one run.",
     "number": "Type a number within the slider's range.",
-    "missing": "{missing} points of the two lines are not evaluated yet.",
+    "missing": "Points of the two lines still to evaluate: {missing}.",
     "pinned": "A is pinned: {setting}",
     "pinning": "A is pinned: {setting}. It is being evaluated …",
 }

@@ -53,10 +53,7 @@ def test_results_of_runs_are_found_while_the_runs_are_the_same(tiny_suite_folder
     evaluations = [engine.evaluate(recipe), engine.evaluate(EDIT)]
     path.parent.mkdir(exist_ok=True)
 
-    def hash_of(one: Recipe) -> str:
-        return suite.hash_for(one.tasks, one.method)
-
-    write_results(path, suite.hash, "validation", evaluations, engine.stored_answers, hash_of=hash_of)
+    write_results(path, suite.hash, "validation", evaluations, engine.stored_answers, hash_of=suite.hash_of)
     assert Engine(suite, "cpu", Store(":memory:")).peek(recipe).scores == evaluations[0].scores
 
     run = folder / "runs" / "shapes" / "1.safetensors"

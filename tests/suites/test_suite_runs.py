@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def test_what_was_stored_stays_valid(folder: Path, tiny_suite_folder: Path) -> N
     before, after = Suite(tiny_suite_folder), Suite(folder)
     assert after.hash == before.hash == after.hash_for(["shapes"]) and after.hash_for(["shapes/1"]) != after.hash
     assert after.hash_for(["shapes", "shapes/2"]) != after.hash_for(["shapes/1"])
+
+
+def test_runs_scaled_to_nothing_are_the_base(folder: Path) -> None:
+    suite = Suite(folder)
+    nothing = Recipe("tiny", ("shapes", "shapes/1"), "average", schedule=constant(0))
+    assert suite.hash_of(nothing) == suite.hash_of(Recipe.base("tiny")) == suite.hash
+    engine = Engine(suite, "cpu", Store(":memory:"))
+    engine.evaluate(Recipe.base("tiny"), ["shapes"])
+    assert engine.peek(nothing, ["shapes"]) is not None
+    assert suite.hash_of(replace(nothing, schedule=constant(0.5))) == suite.hash_for(["shapes/1"])
 
 
 def test_another_run_has_other_results(folder: Path) -> None:
