@@ -146,7 +146,7 @@ def test_surface(visit, engine):
     visit.rest("alpha=0.6&beta=0.2&")
     visit.until(RANGE.format("beta", "0.2"))
     visit.until("document.querySelector('#lx-surface-panel .lx-figure').data[0].z[2][6] !== null")
-    assert visit.page.inner_text('[data-lx="cells-text"]') == f"{120 - known} cells are not evaluated."
+    assert visit.page.inner_text('[data-lx="cells-text"]') == f"Cells still to evaluate: {120 - known}."
     visit.page.check('input[name="lx-quantity"][value="score"]')
     visit.rest("surface=score")
     visit.until("document.querySelector('#lx-surface-panel .lx-figure').data[0].meta === 'score'")
