@@ -8,7 +8,7 @@ the untouched base: slider moves neither drift nor allocate.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -132,16 +132,23 @@ class Backend:
             return self.tower.embed(pixels)
 
     @torch.inference_mode()
-    def predict(self, start: Start, parts: Sequence[tuple[str, int]], watch: Watch | None = None) -> torch.Tensor:
+    def predict(
+        self, start: Start, parts: Sequence[tuple[str, int]], watch: Watch | None = None,
+        heard: Callable[[int, torch.Tensor], None] | None = None,
+    ) -> torch.Tensor:  # fmt: skip
         """Predicted labels int64 (b,) of a mixed batch, left on the device: the argmax of feature · headᵀ.
 
         ``parts`` says (task, how many of its images follow), in order; where the features are not finite the label
-        is −1.  Nothing here waits for the device.
+        is −1.  Nothing here waits for the device.  ``heard`` is called with the number of each part and its outputs
+        feature · headᵀ, float32 (b, classes).
         """
         features = self._features(start, watch)
         pieces = features.split([count for _, count in parts])
-        answers = [(piece @ self.head(task).T).argmax(dim=1) for piece, (task, _) in zip(pieces, parts, strict=True)]
-        return torch.cat(answers).masked_fill_(~features.isfinite().all(dim=1), -1)
+        outputs = [piece @ self.head(task).T for piece, (task, _) in zip(pieces, parts, strict=True)]
+        for number, part in enumerate(outputs if heard else ()):
+            heard(number, part)
+        answers = torch.cat([part.argmax(dim=1) for part in outputs])
+        return answers.masked_fill_(~features.isfinite().all(dim=1), -1)
 
     @torch.inference_mode()
     def agreement(self, parts: Sequence[tuple[str, torch.Tensor]]) -> Agreement:

@@ -57,7 +57,7 @@ class Engine:
         self.lock = threading.RLock()
         self.idle = idle
         self.worker = Worker(self._drive)
-        self.nearest = Nearest(suite, self.backend.layout.depth, self.store, self.precision)
+        self.nearest = Nearest(suite, self.backend.layout.depth, self.store, self.precision, self.evaluator.outputs)
         self._blocks: OrderedDict[tuple[str, ...], BlockFacts] = OrderedDict()
         self._watch = SuiteWatch(suite)
         for file in sorted((suite.folder / "results").glob("*.json")) if shipped else ():
@@ -150,7 +150,7 @@ class Engine:
             control=found.mean(controls) if controls else None,
             target_normalized=_mean([tasks[task].normalized for task in targets]),
             control_normalized=_mean([tasks[task].normalized for task in controls]),
-            tasks=tasks, points=found.points,
+            tasks=tasks, points=found.points, foretold=found.foretold,
         )  # fmt: skip
 
     def block_facts(self, experts: Sequence[str]) -> BlockFacts:

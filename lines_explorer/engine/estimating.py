@@ -17,6 +17,7 @@ import numpy as np
 
 from lines_explorer.analysis import Accuracy, Estimate, Estimates, Sample, estimate_accuracies
 from lines_explorer.engine.curves import family
+from lines_explorer.engine.outputs import Foretold, Outputs
 from lines_explorer.engine.precision import FLOAT32
 from lines_explorer.recipe import Recipe
 
@@ -42,12 +43,19 @@ class Basis:
         known: by the same tasks, bool (K, N), the right answers of the ``points``.
         measured: tasks that are not scored again, as they are stored.
         points: the K nearest stored points of the same family, nearest first.
+        foretold: what sums of outputs of base and experts say, where no stored point is near enough to say more.
     """
 
     labels: Mapping[str, np.ndarray]
     known: Mapping[str, np.ndarray]
     measured: Mapping[str, Accuracy]
     points: tuple[Recipe, ...]
+    foretold: Foretold | None = None
+
+    def predictors(self, task: str) -> np.ndarray:
+        """Bool, one row per point and per sum of outputs, (K, N)."""
+        known, labels = self.known[task], self.labels[task]
+        return known if self.foretold is None else np.concatenate([known, self.foretold.right(task, labels)])
 
 
 class Estimated:
@@ -64,6 +72,11 @@ class Estimated:
         """The stored points whose answers predicted the images not seen yet; none means that only images seen count."""
         return self._basis.points
 
+    @property
+    def foretold(self) -> bool:
+        """Whether sums of outputs of base and experts predicted them, too."""
+        return self._basis.foretold is not None
+
     def task(self, task: str) -> Estimate:
         """The accuracy of one task of the evaluation."""
         return self._found.task(task)
@@ -77,7 +90,7 @@ class Estimated:
         basis, samples = self._basis, {}
         for task, labels in basis.labels.items():
             answers = self._answers[task]
-            samples[task] = Sample(labels, answers.rows, answers.right, basis.known[task])
+            samples[task] = Sample(labels, answers.rows, answers.right, basis.predictors(task))
         return estimate_accuracies(samples, basis.measured)
 
 
@@ -103,17 +116,22 @@ class EstimatedSummary:
     control_normalized: float
     tasks: Mapping[str, EstimatedTask]
     points: tuple[Recipe, ...]
+    foretold: bool
 
 
 class Nearest:
     """Finds the stored points that lie nearest to a new one in its own family: same tasks, method and layer rule.
 
     Looked for are the points of the protocol's curves and of the α×β surface, and those ``remember`` was told of;
-    ``depth`` is L, the number of blocks.  Thread-safe.
+    ``depth`` is L, the number of blocks.  Where none lies near, the ``outputs`` of base and experts help, which the
+    caller must guard; all else is thread-safe.
     """
 
-    def __init__(self, suite: Suite, depth: int, store: Store, precision: str = FLOAT32) -> None:
+    def __init__(
+        self, suite: Suite, depth: int, store: Store, precision: str = FLOAT32, outputs: Outputs | None = None
+    ) -> None:
         self._suite, self._depth, self._store, self._precision = suite, depth, store, precision
+        self._outputs = outputs if outputs is not None else Outputs()
         self._guard = threading.Lock()
         self._remembered: OrderedDict[Recipe, None] = OrderedDict()
 
@@ -131,23 +149,27 @@ class Nearest:
         labels = {task: self._suite.images(task, split)[1].numpy() for task in missing}
         found = self._stored(recipe, {task: len(label) for task, label in labels.items()}, split)
         known = {
-            task: np.array([bits[task] for _, bits in found], dtype=bool).reshape(len(found), len(label))
+            task: np.array([bits[task] for _, _, bits in found], dtype=bool).reshape(len(found), len(label))
             for task, label in labels.items()
         }
         measured = {task: Accuracy(row.correct, row.n) for task, row in rows.items()}
-        return Basis(labels, known, measured, tuple(point for point, _ in found))
+        foretold = None
+        if not found or found[0][0] > BESIDE:
+            factors = self._factors(recipe)
+            foretold = self._outputs.foretold(recipe, sum(factors) / len(factors), missing, split)
+        return Basis(labels, known, measured, tuple(point for _, point, _ in found), foretold)
 
     def _stored(
         self, recipe: Recipe, sizes: Mapping[str, int], split: str
-    ) -> list[tuple[Recipe, Mapping[str, np.ndarray]]]:
-        """Up to MOST_POINTS points with their right answers on all tasks of ``sizes``, the nearest first."""
-        found: list[tuple[Recipe, Mapping[str, np.ndarray]]] = []
+    ) -> list[tuple[float, Recipe, Mapping[str, np.ndarray]]]:
+        """Up to MOST_POINTS (distance, point, its right answers on all tasks of ``sizes``), the nearest first."""
+        found: list[tuple[float, Recipe, Mapping[str, np.ndarray]]] = []
         reach = math.inf
         for far, point in self._around(recipe):
             if far > reach or len(found) == MOST_POINTS:
                 break
             if (bits := self._bits(point, sizes, split)) is not None:
-                found.append((point, bits))
+                found.append((far, point, bits))
                 reach = min(reach, far + BESIDE)
         return found
 

@@ -14,6 +14,7 @@ import torch
 from lines_explorer.analysis.estimate import allocation, stratified_order
 from lines_explorer.engine.activations import Activations, Reuse, activation_budget
 from lines_explorer.engine.backend import Backend
+from lines_explorer.engine.outputs import Outputs, Recorder
 from lines_explorer.engine.pictures import Pair, Pictures, Piece
 from lines_explorer.engine.results import Answers, TaskScore
 from lines_explorer.errors import ExplorerError
@@ -106,13 +107,15 @@ class _Batch:
 class Evaluator:
     """Walks a backend's model over tasks; ``batch`` images go through it at once, fewer once the memory ran out.
 
-    ``activations`` are kept between runs, within the budget it was made with.  Not thread-safe, like its backend.
+    ``activations`` are kept between runs, within the budget it was made with, and so are the ``outputs`` of base and
+    experts.  Not thread-safe, like its backend.
     """
 
     def __init__(self, backend: Backend, batch: int = BATCH, budget: int | None = None) -> None:
         self.backend, self.batch = backend, batch
         self.pictures = Pictures(backend.suite, backend.device)
         self.activations = Activations(activation_budget(backend.device) if budget is None else budget)
+        self.outputs = Outputs()
         self._orders: dict[Pair, np.ndarray] = {}
 
     def run(
@@ -136,9 +139,10 @@ class Evaluator:
         images = sum(len(walk.order) for walk in walks)
         level = max(1, images * self.backend.tower.boundary_bytes())
         reuse = self.activations.reuse(self.backend.prefixes(), level, recipe.schedule.kind == FREE, keep)
+        record = self.outputs.recorder(recipe, {walk.pair: walk.total for walk in walks})
         under_way: deque[_Batch] = deque()
         bits: dict[Pair, np.ndarray] = {}
-        for batch in self._launched(walks, reuse, stop):
+        for batch in self._launched(walks, reuse, record, stop):
             under_way.append(batch)
             while under_way and (len(under_way) > AHEAD or under_way[0].ready()):
                 under_way.popleft().settle(recipe)
@@ -154,14 +158,14 @@ class Evaluator:
         order = self._orders[pair] if order is None else np.asarray(order, dtype=np.int64)
         return _Walk(pair, len(labels), order, self.backend.device, len(order) if weight is None else weight)
 
-    def _launched(self, walks: Sequence[_Walk], reuse: Reuse, stop: Stop) -> Iterator[_Batch]:
+    def _launched(self, walks: Sequence[_Walk], reuse: Reuse, record: Recorder | None, stop: Stop) -> Iterator[_Batch]:
         """The batches of all walks, given to the device; planned anew with smaller ones when the memory ran out."""
         plan = self._plan(walks)
         while (shares := next(plan, None)) is not None:
             if stop():
                 return
             try:
-                batch = self._launch(shares, reuse)
+                batch = self._launch(shares, reuse, record)
             except (RuntimeError, MemoryError) as fault:
                 self.shrink(fault)
                 plan = self._plan(walks)
@@ -175,7 +179,7 @@ class Evaluator:
         left = [len(walk.order) - walk.launched for walk in walks]
         weights = [walk.weight for walk in walks]
         batches = -(-sum(left) // self.batch)
-        ends = [-(-sum(left) * (number + 1) // batches) for number in range(batches)]
+        ends = [sum(left) * (number + 1) // batches for number in range(batches)]
         if batches and not any(walk.launched for walk in walks) and ends[0] >= FIRST_SHARE * SHORTEST_FIRST:
             ends.insert(0, ends[0] // FIRST_SHARE)
         given = [0] * len(walks)
@@ -186,12 +190,13 @@ class Evaluator:
             if shares := [(walk, count) for walk, count in zip(walks, counts, strict=True) if count]:
                 yield shares
 
-    def _launch(self, shares: Sequence[tuple[_Walk, int]], reuse: Reuse) -> _Batch:
+    def _launch(self, shares: Sequence[tuple[_Walk, int]], reuse: Reuse, record: Recorder | None) -> _Batch:
         pieces = [walk.piece(walk.launched, walk.launched + count) for walk, count in shares]
         name = _name(pieces)
         start = reuse.start(name, lambda: self.backend.embed(self.pictures.images(pieces)))
         parts = [(piece.pair[0], len(piece.rows)) for piece in pieces]
-        predicted = self.backend.predict(start, parts, reuse.watch(name))
+        heard = record and (lambda number, outputs: record(pieces[number].pair, pieces[number].rows, outputs))
+        predicted = self.backend.predict(start, parts, reuse.watch(name), heard)
         verdicts = (predicted == self.pictures.labels(pieces)).to(torch.int8) - (predicted < 0).to(torch.int8)
         return _Batch(shares, verdicts)
 

@@ -38,7 +38,8 @@ def estimated_point(
     target = _interval(summary.target, summary.target_normalized)
     point: Numbers = {"target": target, "control": control, "tasks": tasks, "complete": False}
     done, total = (sum(getattr(score, part) for score in evaluation.scores.values()) for part in ("n", "total"))
-    said = texts.estimate(done, total, target, control, [_named(near) for near in summary.points])
+    helping = [_named(near) for near in summary.points] + [texts.ESTIMATE["outputs"]] * summary.foretold
+    said = texts.estimate(done, total, target, control, helping)
     estimate = {"done": done, "total": total, "said": said}
     return point | {"weakest": weakest(tasks, view.targets), "estimate": estimate}
 

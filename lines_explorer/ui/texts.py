@@ -157,6 +157,7 @@ ESTIMATE = {
     "closes": " The 95 % intervals close when every picture is seen.",
     "base": "the base",
     "drawn": "a drawn λ",
+    "outputs": "sums of outputs of base and experts",
 }
 SOUP_UNKNOWN = "It is not known yet which runs the greedy soup keeps; wait until its accuracy is shown."
 FAULT = "Something failed while answering; the terminal that runs the page has the details."

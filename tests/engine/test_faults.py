@@ -27,10 +27,10 @@ OTHER = Recipe("tiny", ("places",), schedule=constant(0.7))
 def refusing(work: Callable, most: int, message: str) -> Callable:
     """``predict`` on a device that has memory for ``most`` images."""
 
-    def predict(start, parts, watch=None):
+    def predict(start, parts, watch=None, heard=None):
         if len(start.activations) > most:
             raise RuntimeError(message)
-        return work(start, parts, watch)
+        return work(start, parts, watch, heard)
 
     return predict
 

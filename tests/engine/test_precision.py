@@ -47,7 +47,7 @@ def test_a_precision_that_disagrees_is_refused(suite: Suite, monkeypatch: pytest
         Agreement("bf16", 98, 100).require()
     calls = []
 
-    def wrong(self, start, parts, watch=None):
+    def wrong(self, start, parts, watch=None, heard=None):
         calls.append(self.precision)
         return torch.full((len(start.activations),), len(calls))
 

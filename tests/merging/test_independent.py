@@ -100,7 +100,7 @@ def test_the_merged_task_vector_is_equal_to_the_bit(case, seed):
 
 @pytest.mark.parametrize("case", CASES)
 def test_with_lines_the_model_is_equal_to_float32(case):
-    """α from the norms to six digits, β = 0.4, by the reference rule: α outside the blocks, α + β(l − 1)/(L − 1) in block l."""
+    """α by the norms, β = 0.4, and the reference rule: α outside the blocks, α + β(l − 1)/(L − 1) in block l."""
     method, parameters, plain = CASES[case]
     base, taus = model(0, 1.0), [model(1 + t, 0.02) for t in range(TASKS)]
     merged = METHODS[method].merge(taus, **parameters)
