@@ -41,7 +41,6 @@ def plane(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
     traces += [_kept(family)] if any(index is not None for index in family["kept"].values()) else []
     traces += [_runs(family)] if family["runs"] else []
     marks = [(role, family[role]) for role in ("base", "expert") if family[role]]
-    traces += [_mark(role, point, family) for role, point in marks]
     base, names = family["base"], WORDS[family["mode"]].guides
     shapes, labels = [], []
     level, role = high_guide(family)
@@ -55,6 +54,7 @@ def plane(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
         labels.append(note(names[1], yref="paper", y=1, yanchor="bottom", x=across, xanchor="right"))
     seen = [*family[LINES], *family[CONSTANT], *family["runs"].values(), *(point for _, point in marks)]
     across = _range([control_of(point) for point in seen])
+    traces += [_mark(role, point, family, sum(across) / 2) for role, point in marks]
     up = _range([*(percent(p["target"][end]) for p in seen for end in ("low", "high")), *_ends(level)])
     look = layout(400, shapes=shapes, annotations=labels, hovermode="closest", dragmode=False, clickanywhere=True)
     look |= {"xaxis": axis(control_title(family), range=across), "yaxis": axis(target_title(family, titles), range=up)}
@@ -224,12 +224,13 @@ def _runs(family: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _mark(role: str, point: Mapping[str, Any], family: Mapping[str, Any]) -> dict[str, Any]:
+def _mark(role: str, point: Mapping[str, Any], family: Mapping[str, Any], middle: float) -> dict[str, Any]:
+    """The mark of base or expert, its name towards the ``middle`` of the axis across, where there is room for it."""
     x, y = control_of(point), percent(point["target"]["value"])
     colour, mark = style.ROLES[role], {"size": 16 if role == "expert" else 13, "symbol": style.SYMBOLS[role]}
     trace = {"type": "scatter", "mode": "markers+text", "x": [x], "y": [y], "meta": role}
     trace["hovertemplate"] = hover_of(family)
-    side = "bottom left" if role == "base" and point["control"] else "bottom right"
+    side = "bottom left" if x is not None and x > middle else "bottom right"
     trace |= {"text": [f"<b>{role}</b>"], "textposition": side, "textfont": {"color": style.INK, "size": 13}}
     trace |= {"marker": mark | {"color": colour}, "error_y": _error(point["target"], colour)}
     if point["control"]:

@@ -18,12 +18,12 @@ GUIDE = {
 }
 TITLES = {
     "forgets": "What an expert forgets",
-    "shallow": "Turning the shallow blocks back",
+    "shallow": "Shallow blocks turned back",
     "level": "LiNeS against a constant λ",
     "least": "Where LiNeS helps least",
     "reversed": "Deep or shallow?",
-    "chance": "Tasks where the base guesses",
-    "transfer": "Tasks an expert never saw",
+    "chance": "Where the base guesses",
+    "transfer": "Tasks it never saw",
     "sum": "All experts added up",
     "scaled": "The sum, scaled down",
     "layered": "The sum with LiNeS",

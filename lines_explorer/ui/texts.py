@@ -145,9 +145,9 @@ KEY = {
     "expert": "expert",
     "lines": "LiNeS",
     "constant": "constant λ",
-    "solid": "current, evaluated",
-    "hollow": "current, interpolated",
-    "estimate": "current, estimated",
+    "solid": "current: evaluated",
+    "hollow": "interpolated",
+    "estimate": "estimated",
     "pinned": "pinned A",
 }
 ESTIMATE = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from lines_explorer.suites import open_suite
 from lines_explorer.ui import layout, serving
 from lines_explorer.ui.modes import MODES
 
-SHOTS = Path(os.environ.get("LINES_EXPLORER_SHOTS") or tempfile.mkdtemp(prefix="lines-explorer-shots-"))
 MODE = "#lx-mode input[value={0}]"
 
 
@@ -109,7 +106,6 @@ def test_every_mode_fits_and_shows_its_figures(open_page, width: int, scheme: st
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
         column = "document.getElementById('lx-controls')"
         assert visit.page.evaluate(f"{column}.scrollWidth <= {column}.clientWidth + 1")
-        visit.page.screenshot(path=SHOTS / f"mode-{mode}-{width}-{scheme}.png", full_page=True)
 
 
 @pytest.fixture(scope="module")

@@ -149,6 +149,15 @@ class TestFigures:
         assert "Weakest task" in plane["layout"]["xaxis"]["title"]["text"]
         assert len(plane["layout"]["shapes"]) == 1
 
+    @pytest.mark.parametrize("view", [EDIT, MANY])
+    def test_names_stand_where_there_is_room_for_them(self, engine, titles, view):
+        plane = figures.plane(Results(engine).family(view), titles)
+        middle = sum(plane["layout"]["xaxis"]["range"]) / 2
+        marks = [trace for trace in plane["data"] if trace["meta"] in ("base", "expert")]
+        assert marks and {trace["meta"] for trace in plane["data"]} >= {"base"}
+        for trace in marks:
+            assert trace["textposition"] == ("bottom left" if trace["x"][0] > middle else "bottom right")
+
     def test_curve_has_bands_around_target_and_control(self, family):
         bands = [trace for trace in figures.curve(family, "lines")["data"] if trace.get("fill")]
         assert len(bands) == 2
