@@ -18,6 +18,11 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=os.environ.get("GRADIO_SERVER_PORT", PORT), help="0: any free port")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--precision", default="float32", help="float32; on a GPU also tf32, bf16, checked against it")
+    wanted = {"1": True, "0": False}.get(os.environ.get("LINES_EXPLORER_DOWNLOADS", ""))
+    parser.add_argument(
+        "--downloads", default=wanted, action=argparse.BooleanOptionalAction,
+        help="whether visitors may download merged models; if not said: only on a page for this machine alone",
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 
@@ -25,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve the page; 0 when it was closed, 2 with one sentence on bad input."""
     chosen = options(arguments)
     try:
-        serve(suite=chosen.suite, host=chosen.host, port=chosen.port, device=chosen.device, precision=chosen.precision)
+        serve(**vars(chosen))
     except ExplorerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

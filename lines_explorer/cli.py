@@ -347,11 +347,18 @@ def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for a free one.")] = 7860,
     device: Device = "auto",
     precision: Precision = "float32",
+    downloads: Annotated[
+        bool | None,
+        typer.Option(
+            "--downloads/--no-downloads",
+            help="Whether visitors may download merged models. If not said: only on a page for this machine alone.",
+        ),
+    ] = None,
 ) -> None:
     """Open the page, as `python app.py` does."""
     from lines_explorer.ui import serve as serve_page
 
-    serve_page(suite=suite, host=host, port=port, device=device, precision=precision)
+    serve_page(suite=suite, host=host, port=port, device=device, precision=precision, downloads=downloads)
 
 
 @app.command(

@@ -12,6 +12,7 @@ from lines_explorer.merging import METHODS
 from lines_explorer.suites.needs import only_sets
 from lines_explorer.ui import guide_panel, pictures, style, texts, texts_modes
 from lines_explorer.ui.controls import STATIC, control_names, escape, in_mode, make_controls
+from lines_explorer.ui.downloads import Downloads
 from lines_explorer.ui.handlers import Desk
 from lines_explorer.ui.links import FIGURES, HIDEABLE, QUANTITIES, Page
 from lines_explorer.ui.methods import method_table
@@ -59,14 +60,17 @@ def script_files() -> list[Path]:
     return [PLOTLY, *(STATIC / name for name in SCRIPTS)]
 
 
-def boot(desk: Desk) -> str:
-    """All that the first picture needs, as JSON: it is part of the page, so nothing has to be asked for."""
+def boot(desk: Desk, downloads: bool = False) -> str:
+    """All that the first picture needs, as JSON: it is part of the page, so nothing has to be asked for.
+
+    With ``downloads`` the page offers the merged model.
+    """
     view, page = desk.catalogue.default(), Page()
     data: dict[str, Any] = {"view": view.as_json(), "page": page.as_json()}
     data |= {"family": desk.family(view), "look": desk.look(view, page), "suite": desk.suite.name}
     data |= {"titles": desk.rows, "roles": style.ROLES, "phrases": texts.PHRASES, "controls": control_names(desk)}
     data |= {"table": {mode: row.as_json() | _words(mode) for mode, row in MODES.items()}}
-    data |= {"runs": desk.catalogue.runs}
+    data |= {"runs": desk.catalogue.runs, "downloads": downloads}
     data |= {"lacking": {mode: why for mode, why in LACKING.items() if mode not in desk.catalogue.modes}}
     data |= {"buttons": texts.BUTTONS, "surface_texts": texts.SURFACE, "free_texts": texts.FREE_WORDS}
     data |= {"presets": texts.PRESETS, "hideable": HIDEABLE, "limits": LIMITS, "blocks": desk.blocks}
@@ -89,8 +93,8 @@ def _words(mode: str) -> dict[str, Any]:
     return {name: getattr(texts_modes.WORDS[mode], name) for name in ("roles", "means", "evaluated")}
 
 
-def build_page(engine: Engine, root: str = "") -> gr.Blocks:
-    """The page of one engine's suite."""
+def build_page(engine: Engine, root: str = "", downloads: bool = False) -> gr.Blocks:
+    """The page of one engine's suite; with ``downloads`` its visitors may take merged models away."""
     gr.set_static_paths([str(path) for path in script_files()])
     desk = Desk(engine)
     with gr.Blocks(title=texts.TITLE, analytics_enabled=False, fill_width=True) as page:
@@ -101,7 +105,7 @@ def build_page(engine: Engine, root: str = "") -> gr.Blocks:
                 controls = make_controls(desk)
             with gr.Column(elem_id="lx-views"):
                 _foot()
-                hub = _hub(desk, root)
+                hub = _hub(desk, root, downloads)
                 for name in texts.PANELS:
                     _panel(name, root)
                 pictures.add(desk, scripts(root))
@@ -109,8 +113,12 @@ def build_page(engine: Engine, root: str = "") -> gr.Blocks:
     return page
 
 
-def _hub(desk: Desk, root: str) -> gr.HTML:
+def _hub(desk: Desk, root: str, downloads: bool) -> gr.HTML:
     """The one component that talks to the server; also summary, tools, key, notice."""
+    files = Downloads(desk)
+
+    def model(request: Any) -> dict[str, Any]:
+        return files.model(request)
 
     def live(request: Any) -> dict[str, Any]:
         return desk.live(request)
@@ -127,12 +135,12 @@ def _hub(desk: Desk, root: str) -> gr.HTML:
     key = "".join(f'<li class="lx-key-{role}"><i></i>{text}</li>' for role, text in texts.KEY.items())
     return gr.HTML(
         value="",
-        boot=boot(desk),
+        boot=boot(desk, downloads),
         key_list=key,
         mode_notes=in_mode({mode: words.note for mode, words in texts_modes.WORDS.items()}),
         html_template=(STATIC / "hub.html").read_text(encoding="utf-8"),
         js_on_load=RUN_HUB + EVENTS,
-        server_functions=[live, restore, surface, told],
+        server_functions=[live, restore, surface, told, *([model] if downloads else [])],
         apply_default_css=False,
         head=scripts(root),
         elem_id="lx-hub",

@@ -1,6 +1,7 @@
 """Opens a suite and serves its page; what a user can get wrong on the way becomes one clear sentence."""
 
 import errno
+import ipaddress
 import os
 import socket
 import sys
@@ -14,9 +15,12 @@ PORT = 7860
 
 def serve(
     suite: str = "pocket", host: str = LOCAL, port: int = PORT, device: str = "auto",
-    precision: str = "float32",
+    precision: str = "float32", downloads: bool | None = None,
 ) -> None:  # fmt: skip
     """Open ``suite`` on ``device`` and serve its page on ``host``:``port`` until interrupted; port 0 takes a free one.
+
+    ``downloads`` says whether visitors may take merged models away; left out, only where this machine alone can open
+    the page.
 
     Raises:
         ExplorerError: an unknown suite or device, a damaged asset, or a port that cannot be listened on.
@@ -30,7 +34,8 @@ def serve(
     if said := bill_sentence(opened):
         print(said, file=sys.stderr, flush=True)
     engine = Engine(opened, device=device, idle=True, precision=precision)
-    page = build_page(engine, os.environ.get("GRADIO_ROOT_PATH", ""))
+    allowed = _only_here(host) if downloads is None else downloads
+    page = build_page(engine, os.environ.get("GRADIO_ROOT_PATH", ""), allowed)
     page.queue(api_open=False, max_size=256)
     page.launch(**launch_options(host, port), prevent_thread_lock=True)
     print(f"LiNeS Explorer is open at {page.local_url}  (stop with Ctrl+C)", file=sys.stderr, flush=True)
@@ -56,6 +61,14 @@ def launch_options(host: str, port: int) -> dict[str, Any]:
         "quiet": True,
         "show_error": False,
     }
+
+
+def _only_here(host: str) -> bool:
+    """Whether the address is one that no other machine reaches; False as well where that is not known."""
+    try:
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
+    except ValueError:
+        return False
 
 
 def check_port(host: str, port: int) -> int:

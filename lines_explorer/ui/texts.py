@@ -115,6 +115,7 @@ BUTTONS = {
     "redo": "Redo",
     "csv": "Table as CSV",
     "json": "Table as JSON",
+    "model": "Download the merged model",
     "enlarge": "Enlarge",
     "shrink": "Show all",
 }
@@ -167,6 +168,7 @@ PHRASES = {
     "pictures": "{done} of {total} pictures",
     "offline": "The server does not answer. The page tries again by itself.",
     "copied": "Copied",
+    "merging": "Merging …",
     "interpolated": "Interpolated between evaluated points; the exact result follows.",
     "trouble": "New results cannot be written to the disk: they are kept in memory, until the program ends.",
     "unknown": "Not evaluated yet.",

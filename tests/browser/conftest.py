@@ -65,7 +65,7 @@ def runs_engine(runs_suite_folder: Path) -> Watched:
 
 @pytest.fixture(scope="module")
 def address(engine: Watched) -> Iterator[str]:
-    page = layout.build_page(engine)
+    page = layout.build_page(engine, downloads=True)
     page.queue(api_open=False)
     page.launch(**serving.launch_options("127.0.0.1", serving.check_port("127.0.0.1", 0)), prevent_thread_lock=True)
     yield page.local_url

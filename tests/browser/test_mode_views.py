@@ -127,5 +127,6 @@ def test_a_mode_without_runs_is_greyed_and_says_why(visiting, bare: str) -> None
     assert visit.page.is_disabled(MODE.format("soup")) and visit.page.is_enabled(MODE.format("negation"))
     assert "build-suite runs" in visit.page.inner_text("#lx-lacking")
     assert "build-suite runs" in visit.page.inner_text('[data-lx="problems"]')
+    assert visit.page.is_hidden('[data-lx="model"]'), "this page's operator does not allow it"
     assert visit.complaints == []
     visit.page.close()

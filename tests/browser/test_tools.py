@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import shlex
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from lines_explorer.recipe import Recipe
 from lines_explorer.schedule import free, lines
-from lines_explorer.ui import style
+from lines_explorer.ui import style, texts
 
 RANGE = "document.querySelector('#lx-{0} input[type=range]').value === '{1}'"
 
@@ -129,6 +130,10 @@ def test_downloads(visit, tmp_path: Path):
     told = json.loads(saved('[data-lx="json"]').read_text(encoding="utf-8"))
     assert told["evaluated"] and told["link"] == visit.page.url
     assert shlex.split(told["command"])[3] == "evaluate"
+    model = saved('[data-lx="model"]')
+    with zipfile.ZipFile(model) as file:
+        assert f"{model.stem}/open_clip_model.safetensors" in file.namelist()
+    assert visit.page.inner_text('[data-lx="model"]') == texts.BUTTONS["model"]
     assert told["rows"][0]["current"]["value"] == float(rows[0]["current"])
     svg = saved('[data-lx-save="plane"][data-format="svg"]')
     assert svg.name == "lines-explorer-plane.svg"

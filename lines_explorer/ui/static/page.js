@@ -25,6 +25,7 @@
     wire();
     dress();
     LX.greyModes(boot.lacking);
+    LX.find("model").hidden = !boot.downloads;
     S.controls = LX.named(boot.controls, pending ?? LX.initial(boot));
     link = LX.makeLink({
       read: (hash) => server.restore(hash), open: opened, offline: () => LX.notice(phrases.offline),
@@ -48,6 +49,7 @@
         "run-test": () => { S.page.split = "test"; ask("score"); refresh(); },
         "run-line": () => ask("line"),
         "run-fill": () => ask("fill"),
+        model: (button) => LX.saveModel(button, () => server.model(request()), phrases, LX.notice),
         copy: (button) => LX.copy(button, LX.find("command").textContent, phrases.copied),
         link: (button) => { link.write(); LX.copy(button, location.href, phrases.copied); },
         defaults: () => set(S.controls.method, {}),

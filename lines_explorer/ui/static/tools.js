@@ -30,6 +30,20 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
 
+  /* The merged model: the server writes a file, the browser fetches it. */
+  LX.saveModel = async (button, ask, words, notice) => {
+    const { textContent } = button;
+    Object.assign(button, { disabled: true, textContent: words.merging });
+    try {
+      const { path, name, error } = await ask();
+      notice(error ?? null);
+      if (!error) Object.assign(document.createElement("a"), { href: `gradio_api/file=${path}`, download: name }).click();
+    } catch {
+      notice(words.offline);
+    }
+    Object.assign(button, { disabled: false, textContent });
+  };
+
   /* Hides what a link asks to hide. */
   LX.hide = (names, hideable) => {
     const sheet = document.getElementById("lx-hide") ?? document.head.appendChild(document.createElement("style"));
