@@ -156,7 +156,7 @@ def test_surface(visit, engine):
     visit.rest("surface=score")
     visit.until("document.querySelector('#lx-surface-panel .lx-figure').data[0].meta === 'score'")
     visit.press("run-fill")
-    visit.until(f"parseInt(document.querySelector('[data-lx=cells-text]').textContent) < {118 - known}")
+    visit.until(f"Number(document.querySelector('[data-lx=cells-text]').textContent.match(/\\d+/)) < {118 - known}")
     assert len(visit.trace("plane", "Pareto front")["x"]) > 1
     visit.set("gamma", 0.1)  # the page moves on, and the filling ends
     visit.rest("alpha=0.1&beta=0.9&")
