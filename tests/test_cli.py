@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -321,6 +323,28 @@ def test_process_stops_on_interrupt(
     work.send_signal(signal.SIGINT)
     out, err = work.communicate(timeout=120)
     assert work.returncode == 130 and out == "" and err.endswith("interrupted\n") and "Traceback" not in err
+
+
+def test_process_stops_on_interrupt_in_the_middle_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that computes is waited for: it would take the process down with a signal and another exit code."""
+    monkeypatch.setenv("LINES_EXPLORER_CACHE", str(tmp_path))
+    work = process("curve", "--target", "digits", "--points", "7", "--schedule", "lines", "--split", "test")
+    store, deadline = tmp_path / "results.sqlite", time.monotonic() + 120
+    while time.monotonic() < deadline and not (store.exists() and evaluated(store)):
+        time.sleep(0.01)
+    time.sleep(0.1)
+    work.send_signal(signal.SIGINT)
+    _, err = work.communicate(timeout=120)
+    assert work.returncode == 130 and err.endswith("interrupted\n")
+
+
+def evaluated(store: Path) -> bool:
+    """Whether a result is stored."""
+    with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as opened:
+        try:
+            return bool(opened.execute("SELECT 1 FROM results LIMIT 1").fetchone())
+        except sqlite3.OperationalError:
+            return False
 
 
 def test_text_helpers() -> None:

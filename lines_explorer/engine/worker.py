@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
@@ -10,13 +11,14 @@ from lines_explorer.engine.runs import Key, Run, Ticket, Turns
 
 Stop = Callable[[], bool]
 MOST_BRIEF = 8
+LAST_WORDS = 10.0  # seconds that the end of the program waits for a batch
 
 
 class Worker:
     """Takes requests from any thread and has them driven one after the other by ``drive(run, stop)``.
 
     ``drive`` works until the run is done or ``stop`` says True, publishing as it goes.  The thread lives while there
-    is work.
+    is work; when the program ends (Ctrl-C) it is stopped first: Python must not go from under a computing thread.
     """
 
     def __init__(self, drive: Callable[[Run, Stop], None]) -> None:
@@ -28,6 +30,8 @@ class Worker:
         self._newest: dict[Hashable, Ticket] = {}
         self._idle: deque[Run] = deque()
         self.busy = False
+        self._ending, self._threads = threading.Event(), deque[threading.Thread](maxlen=1)
+        weakref.finalize(self, _stop, self._ending, self._threads)
 
     def join(self, run: Run, visitor: Hashable | None = None) -> Ticket:
         """A place at the run in progress for the same request, or at this new one, which then waits for its turn.
@@ -98,7 +102,8 @@ class Worker:
     def _begin(self) -> None:
         if not self.busy:
             self.busy = True
-            threading.Thread(target=self._work, name="lines-explorer-device", daemon=True).start()
+            self._threads.append(threading.Thread(target=self._work, name="lines-explorer-device", daemon=True))
+            self._threads[0].start()
 
     def _work(self) -> None:
         """One run after another until none is left."""
@@ -118,6 +123,8 @@ class Worker:
 
     def _next(self) -> Run | None:
         with self._guard:
+            if self._ending.is_set():
+                return None
             lines = (self._turns, self._brief) if self._brief_last else (self._brief, self._turns)
             run = lines[0].next() or lines[1].next()
             self._brief_last = run is not None and run.brief
@@ -134,10 +141,18 @@ class Worker:
     def _unwanted(self, run: Run) -> bool:
         """Whether nobody waits for the run, and it is no idle work or the time is not idle any more."""
         with self._guard:
-            unwanted = run.waiting == 0 and (not run.idle or self._any_due())
+            unwanted = self._ending.is_set() or (run.waiting == 0 and (not run.idle or self._any_due()))
             if unwanted:
                 self._forget(run)  # so that nobody joins what is about to stop
             return unwanted
 
     def _any_due(self) -> bool:
         return self._turns.any_due() or self._brief.any_due()
+
+
+def _stop(ending: threading.Event, threads: Sequence[threading.Thread]) -> None:
+    """Has the thread stop after its batch, and waits for it a while."""
+    ending.set()
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(LAST_WORDS)
