@@ -24,6 +24,7 @@ from lines_explorer.recipe import Recipe
 BYTES = 256 * 2**20
 ROWS = 8192  # of which sums are formed at once
 BASE = ""
+HALF = 2  # bytes
 
 Recorder = Callable[[Pair, np.ndarray, torch.Tensor], None]
 
@@ -57,7 +58,7 @@ class _Kept:
 
     @property
     def bytes(self) -> int:
-        return self.outputs.numel() * self.outputs.element_size()
+        return self.outputs.numel() * HALF
 
 
 class Outputs:
@@ -76,9 +77,12 @@ class Outputs:
             return None
 
         def record(pair: Pair, rows: np.ndarray, outputs: torch.Tensor) -> None:
+            if sizes[pair] * outputs.shape[1] * HALF > self._budget:
+                return
             kept = self._kept.get((name, pair))
             if kept is None:
-                kept = self._add((name, pair), _Kept(sizes[pair], outputs.shape[1]))
+                kept = self._kept[name, pair] = _Kept(sizes[pair], outputs.shape[1])
+                self._make_room()
             kept.outputs[torch.from_numpy(rows)] = outputs.to("cpu", torch.half)
             kept.seen[rows] = True
 
@@ -105,13 +109,9 @@ class Outputs:
         self._kept.move_to_end((name, pair))
         return kept.outputs
 
-    def _add(self, key: tuple[str, Pair], kept: _Kept) -> _Kept:
-        """Keeps it if it fits beside what is used more lately; else it is written into and forgotten."""
-        if kept.bytes <= self._budget:
-            self._kept[key] = kept
-            while sum(one.bytes for one in self._kept.values()) > self._budget:
-                self._kept.popitem(last=False)
-        return kept
+    def _make_room(self) -> None:
+        while sum(one.bytes for one in self._kept.values()) > self._budget:
+            self._kept.popitem(last=False)
 
 
 def _end(recipe: Recipe) -> str | None:
