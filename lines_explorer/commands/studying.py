@@ -11,6 +11,7 @@ from lines_explorer.commands.options import parse_names
 from lines_explorer.commands.report import Report, table
 from lines_explorer.errors import ExplorerError
 from lines_explorer.merging import METHODS
+from lines_explorer.sweep.answers import read_answers, write_answers
 from lines_explorer.sweep.comparison import Difference
 from lines_explorer.sweep.family import KINDS
 from lines_explorer.sweep.figures import figures
@@ -28,7 +29,8 @@ FOLDER = "results"
 def study(engine: Engine, out: Path, asked: Asked) -> Report:
     """Runs what is missing and writes ``out``; tables and figures go into the folder ``results`` beside it.
 
-    After an interruption what is finished is written, marked as incomplete; the next run continues from the store.
+    After an interruption what is finished is written, marked as incomplete; the next run continues from the store, and
+    on another machine from the answers beside the tables.
     """
     started = time.perf_counter()
     check_page(out)
@@ -36,6 +38,7 @@ def study(engine: Engine, out: Path, asked: Asked) -> Report:
     if not planned:
         raise ExplorerError("The suite has nothing that these settings need: no runs, shifts or experts to compare.")
     found = Study(planned)
+    read_answers(engine, out.parent / FOLDER)
     try:
         with progress("study") as tick:
             for setting in planned:
@@ -86,7 +89,7 @@ def write_page(
 ) -> list[str]:
     """Writes page, tables and figures; returns their paths."""
     folder, suite = out.parent / FOLDER, engine.suite
-    names = write_study(folder, found)
+    names = [*write_study(folder, found), *write_answers(engine, found, folder)]
     drawn = figures(found)
     for name, text in drawn.items():
         write_text(folder / name, text)

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,18 @@ class Store:
             raise ExplorerError(f"{path} is damaged ({fault}); reinstall it or delete it.") from fault
         self._shipped.update(rows)
         return len(rows)
+
+    def ship(self, rows: Mapping[Key, tuple[int, int, bytes]]) -> int:
+        """Adds n, correct and packed bits of many keys, as `seed` does; returns their number.
+
+        Raises ExplorerError, and adds nothing, when bits and counts disagree.
+        """
+        shipped = {key: Row(*row) for key, row in rows.items()}
+        for key, row in shipped.items():
+            if len(row.bits) != -(-row.n // 8) or row.right().sum() != row.correct:
+                raise ExplorerError(f"the answers of recipe {key[1]} on {key[2]} are not those of its counts")
+        self._shipped.update(shipped)
+        return len(shipped)
 
     def __len__(self) -> int:
         """Rows kept, shipped ones not counted."""

@@ -103,7 +103,8 @@ class Asked:
 def plan(suite: Suite, asked: Asked) -> list[Setting]:
     """The settings in the order in which they are run: the baseline and LiNeS of everything first.
 
-    Methods that merge at most so many experts get the suite's first ones.
+    Methods that merge at most so many experts get the suite's first ones.  Other fine-tuning runs are there to see how
+    much of the difference is theirs: they are compared under the first schedule beside the baseline alone.
 
     Raises:
         ExplorerError: a task without an expert.
@@ -116,7 +117,7 @@ def plan(suite: Suite, asked: Asked) -> list[Setting]:
     return [
         setting
         for some in (kinds[:2], kinds[2:])
-        for name in SETTINGS if name in asked.settings
+        for name in SETTINGS if name in asked.settings and (name != "seeds" or CONSTANT in some)
         for setting in _PLANS[name](suite, tasks, some, asked.methods)
     ]  # fmt: skip
 
