@@ -46,7 +46,8 @@ def plane(family: Mapping[str, Any], titles: Mapping[str, str]) -> Figure:
     level, role = high_guide(family)
     if level:
         shapes.append(guide(percent(level["value"]), True, role))
-        where = {"xref": "paper", "x": 1, "xanchor": "right", "y": percent(level["value"]), "yanchor": "bottom"}
+        place, side = (0, "left") if family["mode"] == ROBUSTNESS else (1, "right")  # there the best is on the right
+        where = {"xref": "paper", "x": place, "xanchor": side, "y": percent(level["value"]), "yanchor": "bottom"}
         labels.append(note(names[0], **where))
     if base and base["control"]:
         across = control_of(base)

@@ -225,6 +225,8 @@ class Desk:
         stop, number = self._stop(asked), {"number": asked.number}
         yield from self._evaluate(self.results.missing_references(asked.view), asked)
         for step in hunt.steps() if not stop() else ():
+            if isinstance(step, Found):
+                yield {"kind": "family", "family": self.family(asked.view)}
             yield step.message() | number
             if isinstance(step, Found):
                 return

@@ -227,6 +227,7 @@ def test_search_evaluates_what_is_missing_and_stops_when_asked(visit, engine, mo
     visit.page.click('[data-lx-search="rule"]')
     visit.until("document.querySelector('[data-lx=searched]').textContent.includes('was chosen on validation')")
     assert len(visit.trace("plane", "searched")["x"]) == 10
+    assert len(visit.trace("plane", "LiNeS")["x"]) == 10, "the line shows what was evaluated for the search"
     beta = visit.page.inner_text('[data-lx="searched"]').replace("\u00a0", " ").split("β = ")[1].split(" ")[0]
     visit.rest("mode=many", f"beta={beta}&")
 

@@ -80,6 +80,8 @@ def test_a_promise_on_control_is_kept_and_refined(desk, search):
 
 def test_several_experts_are_searched_over_beta_with_the_norms(desk, search):
     messages = search(replace(PAIR, norms=False, alpha=1.2))
+    (family,) = [message["family"] for message in messages if message["kind"] == "family"]
+    assert len(family["lines"]) == 10, "what was searched is on the line now"
     found = messages[-2]
     assert found["view"]["norms"] is True
     betas = [step / 10 for step in range(1, 11)]
