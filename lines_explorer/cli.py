@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lines_explorer import cli_files
-from lines_explorer.commands.arguments import Method, Settings
+from lines_explorer.commands.arguments import Downloads, Method, Settings
 from lines_explorer.errors import ExplorerError
 
 if TYPE_CHECKING:
@@ -347,13 +347,7 @@ def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for a free one.")] = 7860,
     device: Device = "auto",
     precision: Precision = "float32",
-    downloads: Annotated[
-        bool | None,
-        typer.Option(
-            "--downloads/--no-downloads",
-            help="Whether visitors may download merged models. If not said: only on a page for this machine alone.",
-        ),
-    ] = None,
+    downloads: Downloads = None,
 ) -> None:
     """Open the page, as `python app.py` does."""
     from lines_explorer.ui import serve as serve_page

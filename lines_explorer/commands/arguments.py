@@ -1,4 +1,4 @@
-"""Options that several verbs share: the merge method and its parameters. Nothing here takes seconds to import."""
+"""Options that several verbs share, and longer ones. Nothing here takes seconds to import."""
 
 from __future__ import annotations
 
@@ -17,5 +17,12 @@ Settings = Annotated[
         "--set",
         "--parameter",
         help="NAME=VALUE of the method, such as k=20; may be repeated. `suites` lists methods and parameters.",
+    ),
+]
+Downloads = Annotated[
+    bool | None,
+    typer.Option(
+        "--downloads/--no-downloads",
+        help="Whether visitors may download merged models. If not said: only on a page for this machine alone.",
     ),
 ]

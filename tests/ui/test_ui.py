@@ -336,13 +336,18 @@ class TestServing:
     def test_options_follow_the_environment(self, monkeypatch):
         monkeypatch.setenv("GRADIO_SERVER_NAME", "0.0.0.0")
         monkeypatch.setenv("GRADIO_SERVER_PORT", "7999")
+        monkeypatch.setenv("LINES_EXPLORER_DOWNLOADS", "1")
         assert vars(app.options([])) == {
             "suite": "pocket",
             "host": "0.0.0.0",
             "port": 7999,
             "device": "auto",
             "precision": "float32",
+            "downloads": True,
         }
+        monkeypatch.delenv("LINES_EXPLORER_DOWNLOADS")
+        asked = [app.options(words).downloads for words in ([], ["--downloads"], ["--no-downloads"])]
+        assert asked == [None, True, False]
 
     def test_private_offline_and_forgetful(self):
         chosen = serving.launch_options("127.0.0.1", 7860)
