@@ -84,6 +84,35 @@ def test_the_server_goes_during_an_evaluation(wired, wire: Wire, engine, monkeyp
     again.close()
 
 
+@pytest.mark.parametrize(
+    ("slider", "value", "link"), [("beta", 0.77, "alpha=0.42&beta=0.77&"), ("gamma", 0.8, "alpha=0.8&beta=0.2&")]
+)
+def test_a_slider_moved_after_the_server_went_during_an_evaluation(
+    wired, wire: Wire, engine, monkeypatch, slider: str, value: float, link: str
+) -> None:
+    """Gradio tells of no control any more: the slider tells itself, and stays where it is when a server is back."""
+    gate, predict = threading.Event(), engine.backend.predict
+
+    def held(*arguments):
+        assert gate.wait(120)
+        return predict(*arguments)
+
+    monkeypatch.setattr(engine.backend, "predict", held)
+    with wired.page.expect_response(lambda answer: "queue/data" in answer.url):
+        wired.set("alpha", 0.42 if slider == "beta" else 0.43)
+    wire.cut()
+    wired.page.get_by_text("Connection to the server was lost").wait_for()
+    wired.set(slider, value)
+    wired.until(f"{WARNED} === {texts.PHRASES['offline']!r}")
+    gate.set()
+    again = launched(engine)
+    wire.mend(again.server_port)
+    wired.until(f"{LOADED} === 'reload'")
+    wired.rest(link)
+    assert wired.value(slider) == value
+    again.close()
+
+
 def test_another_program_answers_at_the_address(wired, wire: Wire, engine) -> None:
     """Its page has other parts, so that the old page's questions are refused: the page is loaded anew."""
     wire.cut()

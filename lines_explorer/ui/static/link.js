@@ -1,7 +1,7 @@
 /* The link in the address: written while the controls move, read when it is changed, kept over a reload. */
 (() => {
   const LX = (window.LinesExplorer ??= {});
-  const LINK_MS = 400, RETRY_MS = 2000, LEFT = "lines-explorer-left";
+  const LINK_MS = 400, RETRY_MS = 2000, TOLD_MS = 1000, LEFT = "lines-explorer-left";
 
   /* Another program than the page's own answers at this address: its page may have other parts. */
   const replaced = async () => {
@@ -17,6 +17,18 @@
     refused = (await replaced()) ? refused + 1 : 0;
     if (refused > 1) location.reload();
     await new Promise((done) => setTimeout(done, RETRY_MS));
+  };
+
+  /* Gradio tells of no control any more when its server went during an evaluation. A slider of which nobody was told a
+     second after it moved tells itself: `known` gives a control's value as the page has it, `tell` takes the new one. */
+  LX.tellSliders = (known, tell) => {
+    document.getElementById("lx-controls").addEventListener("input", ({ target }) => {
+      if (target.type === "range") setTimeout(() => untold(target.closest('[id^="lx-"]').id.slice(3), Number(target.value)), TOLD_MS);
+    });
+    const untold = async (name, value) => {
+      const missed = () => known(name) !== undefined && known(name) !== value;
+      if (missed() && !(await fetch("gradio_api/app_id").then(() => true, () => false)) && missed()) tell(name, value);
+    };
   };
 
   /* A browser may refuse a page inside another one to keep anything. */

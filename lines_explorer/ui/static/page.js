@@ -69,6 +69,7 @@
       },
     });
     LX.editParameters(boot, { get: () => [S.controls?.method, S.controls && own()], set });
+    LX.tellSliders((name) => S.controls?.[name], slid);
     LX.editFree(boot, { get: () => S.free, set: drawn, active: () => S.view?.schedule === "free" });
     Object.assign(LX.clicked, { plane: onPlane, surface: onSurface });
     LX.find("details").addEventListener("toggle", table);
@@ -84,6 +85,12 @@
   LX.controls = (values) => {
     if (!boot) { pending = values; return; }
     S.controls = LX.named(boot.controls, values);
+    soon();
+  };
+  const slid = (name, value) => {
+    S.controls = { ...S.controls, [name]: value };
+    const [gamma, alpha, beta] = ["gamma", "alpha", "beta"].map((field) => LX.controlOf(S.controls.mode, field));
+    if (name === gamma) [S.controls[alpha], S.controls[beta]] = LX.fromKnob(S.controls.mode, value, S.controls[alpha], S.controls[beta]);
     soon();
   };
   const soon = () => {
