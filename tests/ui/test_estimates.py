@@ -118,7 +118,7 @@ def test_a_disk_that_takes_nothing_is_told_without_its_path(desk: Desk, catalogu
 def test_the_served_engine_uses_idle_time(tiny_suite_folder, monkeypatch) -> None:
     made: list[Engine] = []
 
-    def stop(engine: Engine, root: str) -> None:
+    def stop(engine: Engine, root: str, downloads: bool) -> None:
         made.append(engine)
         raise KeyboardInterrupt
 

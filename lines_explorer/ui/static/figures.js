@@ -11,15 +11,10 @@
     new ResizeObserver(() => fit(places[name])).observe(places[name]);
     for (const done of ready[name] ?? []) done(places[name]);
   };
-  /* A panel has another width or height, or is shown at last: so is its figure. */
+  /* A panel has another width, or is shown at last: so is its figure. */
   const fit = (host) => {
-    if (!host.offsetWidth || !host._fullLayout) return;
-    const { width, height } = host._fullLayout, fills = filled(host);
-    if (fills && Math.abs(height - fills) > 1) window.Plotly.relayout(host, { height: fills });
-    else if (Math.abs(width - host.offsetWidth) > 1) window.Plotly.Plots.resize(host);
+    if (host.offsetWidth && host._fullLayout && Math.abs(host._fullLayout.width - host.offsetWidth) > 1) window.Plotly.Plots.resize(host);
   };
-  /* What a panel that is as high as its neighbour leaves for its figure, in pixels. */
-  const filled = (host) => (host.parentElement.classList.contains("lx-panel") ? host.clientHeight : 0);
   LX.placed = (name) =>
     places[name] ? Promise.resolve(places[name]) : new Promise((done) => (ready[name] ??= []).push(done));
 
@@ -44,8 +39,6 @@
     const own = name === "plane" ? [extras.front, ...figure.data, extras.searched, extras.trail].filter(Boolean) : figure.data;
     const { data, layout } = resolve({ data: own, layout: figure.layout });
     if (enlarged === name) layout.height = Math.max(layout.height, window.innerHeight - 220);
-    places[name].style.minHeight = `${layout.height}px`;
-    layout.height = Math.max(layout.height, filled(places[name]));
     await window.Plotly.react(places[name], data, layout, CONFIG);
     if (!first) return;
     if (LX.clicked[name]) places[name].on("plotly_click", LX.clicked[name]);

@@ -23,11 +23,11 @@
      second after it moved tells itself: `known` gives a control's value as the page has it, `tell` takes the new one. */
   LX.tellSliders = (known, tell) => {
     document.getElementById("lx-controls").addEventListener("input", ({ target }) => {
-      if (target.type === "range") setTimeout(() => untold(target.closest('[id^="lx-"]').id.slice(3), Number(target.value)), TOLD_MS);
+      if (target.type === "range") setTimeout(() => untold(target.closest('[id^="lx-"]').id.slice(3), target), TOLD_MS);
     });
-    const untold = async (name, value) => {
-      const missed = () => known(name) !== undefined && known(name) !== value;
-      if (missed() && !(await fetch("gradio_api/app_id").then(() => true, () => false)) && missed()) tell(name, value);
+    const untold = async (name, slider) => {
+      const missed = () => known(name) !== undefined && known(name) !== Number(slider.value);
+      if (missed() && !(await fetch("gradio_api/app_id").then(() => true, () => false)) && missed()) tell(name, Number(slider.value));
     };
   };
 

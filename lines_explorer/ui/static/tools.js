@@ -31,15 +31,15 @@
   };
 
   /* The merged model: the server writes a file, the browser fetches it. */
-  LX.saveModel = async (button, ask, words, notice) => {
+  LX.saveModel = async (button, ask, phrases, notice) => {
     const { textContent } = button;
-    Object.assign(button, { disabled: true, textContent: words.merging });
+    Object.assign(button, { disabled: true, textContent: phrases.merging });
     try {
       const { path, name, error } = await ask();
       notice(error ?? null);
       if (!error) Object.assign(document.createElement("a"), { href: `gradio_api/file=${path}`, download: name }).click();
     } catch {
-      notice(words.offline);
+      notice(phrases.offline);
     }
     Object.assign(button, { disabled: false, textContent });
   };
