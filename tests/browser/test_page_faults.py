@@ -60,8 +60,9 @@ def test_a_slider_moved_while_the_server_is_away(wired, wire: Wire, address: str
     wired.rest("alpha=0.63&")
 
 
-def test_the_server_goes_during_an_evaluation(wired, wire: Wire, engine, monkeypatch) -> None:
-    """Gradio says so, and loads the page anew at its link when a server is back: the point is evaluated after all."""
+@pytest.fixture
+def gate(engine: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """What the device waits for before it predicts anything."""
     gate, predict = threading.Event(), engine.backend.predict
 
     def held(*arguments):
@@ -69,6 +70,11 @@ def test_the_server_goes_during_an_evaluation(wired, wire: Wire, engine, monkeyp
         return predict(*arguments)
 
     monkeypatch.setattr(engine.backend, "predict", held)
+    return gate
+
+
+def test_the_server_goes_during_an_evaluation(wired, wire: Wire, engine, gate: threading.Event) -> None:
+    """Gradio says so, and loads the page anew at its link when a server is back: the point is evaluated after all."""
     with wired.page.expect_response(lambda answer: "queue/data" in answer.url):
         wired.set("alpha", 0.41)
     wire.cut()
@@ -88,16 +94,9 @@ def test_the_server_goes_during_an_evaluation(wired, wire: Wire, engine, monkeyp
     ("slider", "value", "link"), [("beta", 0.77, "alpha=0.42&beta=0.77&"), ("gamma", 0.8, "alpha=0.8&beta=0.2&")]
 )
 def test_a_slider_moved_after_the_server_went_during_an_evaluation(
-    wired, wire: Wire, engine, monkeypatch, slider: str, value: float, link: str
+    wired, wire: Wire, engine, gate: threading.Event, slider: str, value: float, link: str
 ) -> None:
     """Gradio tells of no control any more: the slider tells itself, and stays where it is when a server is back."""
-    gate, predict = threading.Event(), engine.backend.predict
-
-    def held(*arguments):
-        assert gate.wait(120)
-        return predict(*arguments)
-
-    monkeypatch.setattr(engine.backend, "predict", held)
     with wired.page.expect_response(lambda answer: "queue/data" in answer.url):
         wired.set("alpha", 0.42 if slider == "beta" else 0.43)
     wire.cut()
