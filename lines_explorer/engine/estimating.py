@@ -9,7 +9,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -51,11 +51,16 @@ class Basis:
     measured: Mapping[str, Accuracy]
     points: tuple[Recipe, ...]
     foretold: Foretold | None = None
+    _predictors: dict[str, np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
     def predictors(self, task: str) -> np.ndarray:
-        """Bool, one row per point and per sum of outputs, (K, N)."""
-        known, labels = self.known[task], self.labels[task]
-        return known if self.foretold is None else np.concatenate([known, self.foretold.right(task, labels)])
+        """Bool, one row per point and per sum of outputs, (K, N); formed once for all states of the evaluation."""
+        if self.foretold is None:
+            return self.known[task]
+        if task not in self._predictors:
+            foretold = self.foretold.right(task, self.labels[task])
+            self._predictors[task] = np.concatenate([self.known[task], foretold])
+        return self._predictors[task]
 
 
 class Estimated:

@@ -130,14 +130,11 @@ class Store:
         return len(rows)
 
     def ship(self, rows: Mapping[Key, tuple[int, int, bytes]]) -> int:
-        """Adds n, correct and packed bits of many keys, as `seed` does; returns their number.
+        """Adds (n, correct, bits as in `Row`) of many keys, as `seed` does; returns their number.
 
         Raises ExplorerError, and adds nothing, when bits and counts disagree.
         """
-        shipped = {key: Row(*row) for key, row in rows.items()}
-        for key, row in shipped.items():
-            if len(row.bits) != -(-row.n // 8) or row.right().sum() != row.correct:
-                raise ExplorerError(f"the answers of recipe {key[1]} on {key[2]} are not those of its counts")
+        shipped = {key: _checked(key, Row(*row)) for key, row in rows.items()}
         self._shipped.update(shipped)
         return len(shipped)
 
@@ -309,7 +306,12 @@ def _shipped_rows(content: dict) -> Iterable[tuple[Key, Row]]:
         if text not in hashes:
             hashes[text] = standard(Recipe.from_dict(row["recipe"])).hash()
         shipped = Row(int(row["n"]), int(row["correct"]), base64.b64decode(row["bits"]) if "bits" in row else None)
-        wrong = shipped.bits is not None and len(shipped.bits) != (shipped.n + 7) // 8
-        if wrong or shipped.bits is not None and int(shipped.right().sum()) != shipped.correct:
-            raise ValueError(f"the bits of {row['task']} are not {shipped.correct} right of {shipped.n}")
-        yield (row.get("suite", suite), hashes[text], row["task"], split, precision), shipped
+        key = (row.get("suite", suite), hashes[text], row["task"], split, precision)
+        yield key, _checked(key, shipped)
+
+
+def _checked(key: Key, row: Row) -> Row:
+    """The row, unless its bits are not those of its counts."""
+    if row.bits is not None and (len(row.bits) != (row.n + 7) // 8 or int(row.right().sum()) != row.correct):
+        raise ExplorerError(f"the bits of {key[2]} are not {row.correct} right of {row.n}")
+    return row

@@ -125,8 +125,7 @@ def compute(engine: Engine) -> None:
 
 
 def _write(engine: Engine, path: Path, split: str, evaluations: Sequence[Evaluation]) -> None:
-    hash_of = engine.suite.hash_of
-    write_results(path, engine.suite.hash, split, evaluations, engine.stored_answers, hash_of=hash_of)
+    write_results(path, engine.suite.hash, split, evaluations, engine.stored_answers, hash_of=engine.suite.hash_of)
 
 
 def _evaluated(engine: Engine, recipes: dict[Recipe, None], split: str) -> Iterator[Evaluation]:

@@ -95,7 +95,9 @@ def test_they_help_only_where_no_stored_point_is_near(suite: Suite) -> None:
 
     edit = Recipe("tiny", ("shapes",), schedule=lines(0.45, 0.1))
     assert basis(edit).foretold is not None
-    assert basis(edit).predictors("shapes").shape == (2 + 3, N)
+    once = basis(edit)
+    assert once.predictors("shapes").shape == (2 + 3, N)
+    assert once.predictors("shapes") is once.predictors("shapes"), "not formed again for every state"
     engine.evaluate(Recipe("tiny", ("shapes",), schedule=lines(0.4, 0.1)))
     assert basis(edit).foretold is None
     assert basis(edit).predictors("shapes").shape == (1, N)
